@@ -3,9 +3,9 @@ using System.Threading.Tasks.Sources;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The body of a request as a stream. A read asks the session for it; what arrives goes from the received block directly into the
-/// reader's memory, and while nobody reads the peer waits. One read at a time, from any thread: on the loop its continuation runs there,
-/// elsewhere on the pool.
+/// Request body as a stream. A read asks the session for data, which is copied from the received block directly into
+/// the memory of the read. Without a read the peer waits. One read at a time, from any thread: on the loop its
+/// continuation runs there, otherwise on the pool.
 /// </summary>
 internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
 {
@@ -23,7 +23,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     private int _state;
     private volatile bool _isAtEnd;
     private volatile bool _wasRead;
-    private volatile bool _hasEnded; // its exchange has
+    private volatile bool _hasEnded; // the exchange has ended
     private bool _isCounted;
 
     internal HttpBody(HttpSession session, long nowMs)
@@ -33,13 +33,13 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         _quietSinceMs = nowMs;
     }
 
-    /// <summary>A read was begun.</summary>
+    /// <summary>Whether a read was begun.</summary>
     internal bool WasRead => _wasRead;
 
-    /// <summary>A read waits.</summary>
+    /// <summary>Whether a read is pending.</summary>
     internal bool IsWaiting => Volatile.Read(ref _state) == Waiting;
 
-    /// <summary>The read that waits has got something, or the end.</summary>
+    /// <summary>Whether the pending read has data, or the end.</summary>
     internal bool HasSome { get; private set; }
 
     // ------------------------------------------------------------------ the reader's side, any thread
@@ -59,7 +59,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         short version = _source.Version;
         _cancellation = cancellationToken;
         _registration = cancellationToken.UnsafeRegister(static session => ((HttpSession)session!).CancelRead(), _session);
-        Interlocked.Exchange(ref _state, Waiting); // before the next look: the end of the exchange looks the other way round
+        Interlocked.Exchange(ref _state, Waiting); // before the next check: the end of the exchange checks in reverse
         if (_hasEnded) Fail(ServerExchange.Ended());
         else if (!_session.AskForBody()) Fail(new IOException("The connection has ended before its body did."));
         return new(this, version);
@@ -82,7 +82,8 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
 
     // ------------------------------------------------------------------ the session's side
 
-    /// <summary>What is left of the memory of the read that waits. False: none waits, or it is full or at the end.</summary>
+    /// <summary>Gets the rest of the memory of the pending read. Returns false if none is pending, its memory is full,
+    /// or the body has ended.</summary>
     internal bool TryRoom(out Span<byte> room)
     {
         room = default;
@@ -99,7 +100,8 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         _isAtEnd = isLast;
     }
 
-    /// <summary>How long nobody has read, when a read begins to wait: once for each read.</summary>
+    /// <summary>Returns the time without a pending read, in ms, when a read begins to wait: once for each
+    /// read.</summary>
     internal long TakePauseMs(long nowMs)
     {
         if (_isCounted) return 0;
@@ -107,7 +109,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         return nowMs - _quietSinceMs;
     }
 
-    /// <summary>Ends the read that waits, with what it got. Its continuation may run inside.</summary>
+    /// <summary>Completes the pending read. Its continuation may run inside.</summary>
     internal void Complete()
     {
         if (!TryEnd()) return;
@@ -115,7 +117,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         _source.SetResult(_filled);
     }
 
-    /// <summary>Its exchange has ended: reads throw, whatever was there to be read.</summary>
+    /// <summary>Ends the exchange: reads throw, even if data is available.</summary>
     internal void End()
     {
         _hasEnded = true;
@@ -125,7 +127,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
 
     private Exception? Failure => _hasEnded ? ServerExchange.Ended() : _failure;
 
-    /// <summary>Ends the read that waits, and all later ones.</summary>
+    /// <summary>Fails the pending read, and all later ones.</summary>
     internal void Fail(Exception exception)
     {
         _failure ??= exception;
@@ -140,7 +142,8 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     private bool TryEnd()
     {
         if (Interlocked.CompareExchange(ref _state, Free, Waiting) != Waiting) return false;
-        // Between two reads there is nothing: who looks on the loop while the next one begins would end that with what this one got.
+        // Cleared here: otherwise a check on the loop, while the next read begins, would complete that read with the
+        // result of this one.
         HasSome = false;
         _registration.Unregister();
         _into = default;

@@ -1,14 +1,16 @@
 namespace Whimbrel.Http;
 
-/// <summary>What becomes of a request's body.</summary>
+/// <summary>Handling of a request's body.</summary>
 public enum HttpBodyMode
 {
-    /// <summary>It is kept, and the request is told of when it is whole: <see cref="HttpRequest.BodyBytes"/>.</summary>
+    /// <summary>The body is buffered; the request is delivered when it is complete:
+    /// <see cref="HttpRequest.BodyBytes"/>.</summary>
     Buffer,
 
-    /// <summary>The request is told of at once, and the body is read from <see cref="HttpRequest.Body"/>; who does not read lets the peer wait.</summary>
+    /// <summary>The request is delivered at once, and the body is read from <see cref="HttpRequest.Body"/>. Without a
+    /// read the peer waits.</summary>
     Stream,
 
-    /// <summary>The request is told of at once, and the body is read away.</summary>
+    /// <summary>The request is delivered at once, and the body is skipped.</summary>
     Skip,
 }

@@ -2,7 +2,7 @@ using System.Buffers.Text;
 
 namespace Whimbrel.Http;
 
-/// <summary>The field Date, made anew once a second on each thread that answers.</summary>
+/// <summary>Date field, updated once a second on each thread that responds.</summary>
 internal static class HttpDate
 {
     private const int LineLength = 37;
@@ -13,7 +13,7 @@ internal static class HttpDate
     [ThreadStatic]
     private static long t_untilMs;
 
-    /// <summary>The whole line, with its end. Valid until the next call on this thread.</summary>
+    /// <summary>Whole line, with its line end. Valid until the next call on this thread.</summary>
     internal static ReadOnlySpan<byte> Line
     {
         get

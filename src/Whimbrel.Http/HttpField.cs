@@ -1,6 +1,6 @@
 namespace Whimbrel.Http;
 
-/// <summary>Fields that are found by number, without looking at names. All others are found by name.</summary>
+/// <summary>Fields that are found by number, without a comparison of names. All others are found by name.</summary>
 public enum HttpField
 {
     /// <summary>Any other field.</summary>

@@ -1,16 +1,18 @@
 namespace Whimbrel.Http;
 
-/// <summary>How <see cref="HttpRoutes.Files"/> serves a folder. Plain data, checked there.</summary>
+/// <summary>Rules and cache limits of <see cref="HttpRoutes.Files"/>. Immutable data, checked there.</summary>
 public sealed class HttpFileOptions
 {
     private const int MostFiles = 1_000_000;
 
     private static readonly Files.ContentTypes s_known = new();
 
-    /// <summary>Names that stand for a folder, the first that exists. Default <c>index.html</c>; empty for none. Folders are never listed.</summary>
+    /// <summary>Index file names of a folder; the first existing one is served. Default <c>index.html</c>; empty for
+    /// none. Folders are never listed.</summary>
     public IReadOnlyList<string> IndexPages { get; init; } = ["index.html"];
 
-    /// <summary>Whether the folder may be missing when it is added, because it is made later: its files are 404 until then. Default false: a missing folder throws.</summary>
+    /// <summary>Whether the folder may be missing at registration and created later: until then its files get 404.
+    /// Default false: a missing folder throws.</summary>
     public bool MayBeMissing { get; init; }
 
     /// <summary>Whether names that begin with a dot are served. Default false.</summary>
@@ -19,36 +21,42 @@ public sealed class HttpFileOptions
     /// <summary>Symbolic links below the root. Default <see cref="HttpFileLinks.Inside"/>.</summary>
     public HttpFileLinks Links { get; init; }
 
-    /// <summary>Content types by the ending with its dot, looked at before those that are known. Default none.</summary>
+    /// <summary>Additional content types by file extension with its dot, which override the known ones. Default null:
+    /// none.</summary>
     public IReadOnlyDictionary<string, string>? ContentTypes { get; init; }
 
-    /// <summary>The value of Cache-Control; null (the default) for none.</summary>
+    /// <summary>Value of Cache-Control. Default null: none.</summary>
     public string? CacheControl { get; init; }
 
-    /// <summary>Whether <c>name.br</c> and <c>name.gz</c> beside a file are sent to those who take them. Default true.</summary>
+    /// <summary>Whether <c>name.br</c> and <c>name.gz</c> beside a file are sent to clients that accept them. Default
+    /// true.</summary>
     public bool UsesNeighbours { get; init; } = true;
 
-    /// <summary>Bytes of small files that are kept in memory. 0 up to 1 TiB; default 64 MiB.</summary>
+    /// <summary>Largest total of small files in memory, in bytes. 0 to 1 TiB; default 64 MiB.</summary>
     public long CacheLimitBytes { get; init; } = 64L * 1024 * 1024;
 
-    /// <summary>Files that are known, in memory or as open descriptors. 1 up to 1,000,000; default 1,000.</summary>
+    /// <summary>Largest number of cached files, in memory or as open descriptors. 1 to 1,000,000; default
+    /// 1,000.</summary>
     public int CacheLimitFiles { get; init; } = 1000;
 
-    /// <summary>A larger file is sent by the system, and not kept in memory. 0 up to 16 MiB; default 128 KiB.</summary>
+    /// <summary>Largest file that is kept in memory, in bytes; larger ones are sent by the system. 0 to 16 MiB; default
+    /// 128 KiB.</summary>
     public int SmallFileBytes { get; init; } = 128 * 1024;
 
-    /// <summary>How long what is known of a file is believed before the disk is asked again. 0 up to 1 day; default 1 s.</summary>
+    /// <summary>Time for which cached data of a file is used before the disk is checked again. 0 to 1 day; default 1
+    /// s.</summary>
     public TimeSpan Freshness { get; init; } = TimeSpan.FromSeconds(1);
 
-    /// <summary>The content type that is known for a file, by the ending of its name: <c>application/octet-stream</c> when that says nothing.</summary>
-    /// <param name="name">A name, a path, or an ending with its dot.</param>
+    /// <summary>Returns the known content type of a file extension; <c>application/octet-stream</c> if it is
+    /// unknown.</summary>
+    /// <param name="name">A name, a path, or an extension with its dot.</param>
     public static string ContentTypeOf(string name)
     {
         ArgumentNullException.ThrowIfNull(name);
         return s_known.Of(name);
     }
 
-    /// <summary>Throws with all mistakes at once.</summary>
+    /// <summary>Throws with all errors at once.</summary>
     internal void Check()
     {
         List<string> mistakes = [];

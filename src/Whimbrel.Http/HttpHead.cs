@@ -3,9 +3,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-/// <summary>
-/// A reader, and the bytes of a head that it has read.
-/// </summary>
+/// <summary>Reader of a head, with its bytes.</summary>
 internal sealed class HttpHead
 {
     private byte[] _bytes;
@@ -60,7 +58,7 @@ internal sealed class HttpHead
         return false;
     }
 
-    /// <summary>The value of the first field with this name as text, or null.</summary>
+    /// <summary>Returns the value of the first field with this name as text, or null.</summary>
     internal string? TextOf(string name)
     {
         ArgumentNullException.ThrowIfNull(name);
@@ -70,10 +68,10 @@ internal sealed class HttpHead
         return TryGet(bytes[..name.Length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
     }
 
-    /// <summary>What was read, for who keeps it, in a quarter of the memory that reading takes.</summary>
+    /// <summary>Returns a copy for long-term use, in a quarter of the memory needed for reading.</summary>
     internal HttpHead Copy() => new(this);
 
-    /// <summary>Keeps the head, which is whole: what it lay in belongs to the connection.</summary>
+    /// <summary>Copies the complete head, because its block belongs to the connection.</summary>
     internal void Keep(ReadOnlySpan<byte> head)
     {
         if (_bytes.Length < head.Length) _bytes = new byte[Math.Max(head.Length, _bytes.Length * 2)];

@@ -1,6 +1,7 @@
 namespace Whimbrel.Http;
 
-/// <summary>A body that was kept, as a stream. It reads by the request, whose memory serves another one when this one was answered.</summary>
+/// <summary>Buffered body as a stream. It reads through the request handle, because the memory is reused after the
+/// response.</summary>
 internal sealed class HttpKeptBody(HttpRequest request) : OneWayStream(isRead: true)
 {
     private int _at;

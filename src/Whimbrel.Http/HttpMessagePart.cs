@@ -1,26 +1,26 @@
 namespace Whimbrel.Http;
 
-/// <summary>What <see cref="HttpMessageReader"/> has found.</summary>
+/// <summary>Result of <see cref="HttpMessageReader.Read"/>.</summary>
 public enum HttpMessagePart
 {
-    /// <summary>It needs more bytes: the same again, joined with what follows.</summary>
+    /// <summary>More bytes are needed: pass the unconsumed ones again, followed by new bytes.</summary>
     NeedMore,
 
-    /// <summary>The head of an answer that says something on the way (1xx). Another one follows.</summary>
+    /// <summary>Head of an interim response (1xx). Another head follows.</summary>
     Interim,
 
-    /// <summary>The head of the message.</summary>
+    /// <summary>Head of the message.</summary>
     Head,
 
-    /// <summary>A piece of the body.</summary>
+    /// <summary>Piece of the body.</summary>
     Data,
 
-    /// <summary>The message is whole.</summary>
+    /// <summary>The message is complete.</summary>
     Done,
 
-    /// <summary>The head of a 101: what follows is another protocol's.</summary>
+    /// <summary>Head of a 101: the bytes after it belong to another protocol.</summary>
     Switched,
 
-    /// <summary>A rule was broken. Nothing can be read any more.</summary>
+    /// <summary>A rule was broken. No more can be read.</summary>
     Broken,
 }

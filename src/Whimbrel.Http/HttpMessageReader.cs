@@ -3,12 +3,13 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Reads the messages of one direction of an HTTP/1.1 connection from bytes that somebody else has received: as strict as
-/// <see cref="HttpSession"/> and <see cref="HttpClientSession"/>, by the same rules and limits. It knows no connection and no clock, and holds
-/// nothing but the head that it read last. For protocols on other transports, and for whoever brings a session of their own.
+/// Reads the messages of one direction of an HTTP/1.1 connection from bytes received elsewhere, by the same rules and
+/// limits as <see cref="HttpSession"/> and <see cref="HttpClientSession"/>. It has no connection and no clock, and
+/// keeps only the last head. For other transports and custom sessions.
 /// </summary>
 /// <remarks>
-/// What a call does not take is given again, joined with what follows. What comes out does not depend on where the bytes were cut. One thread at a time.
+/// Bytes that a call does not consume are passed again, followed by new bytes. The result does not depend on how the
+/// bytes are split. One thread at a time.
 /// </remarks>
 public sealed class HttpMessageReader
 {
@@ -19,9 +20,9 @@ public sealed class HttpMessageReader
     private HttpRule _rule;
     private bool _isInBody;
 
-    /// <summary>Reads requests.</summary>
-    /// <param name="options">Its limits of request line, head, fields and <see cref="HttpOptions.BodyLimitBytes"/>.</param>
-    /// <exception cref="ArgumentException">A limit is out of its range.</exception>
+    /// <summary>Creates a reader of requests.</summary>
+    /// <param name="options">Limits of request line, head, fields and <see cref="HttpOptions.BodyLimitBytes"/>.</param>
+    /// <exception cref="ArgumentException">A limit is out of range.</exception>
     public HttpMessageReader(HttpOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -31,9 +32,9 @@ public sealed class HttpMessageReader
         _head.Reader.BeginRequest(_limits);
     }
 
-    /// <summary>Reads answers: <see cref="ExpectAnswer"/> before each.</summary>
-    /// <param name="options">Its limits of head, fields, interim answers and body.</param>
-    /// <exception cref="ArgumentException">A limit is out of its range.</exception>
+    /// <summary>Creates a reader of responses: call <see cref="ExpectAnswer"/> before each.</summary>
+    /// <param name="options">Limits of head, fields, interim responses and body.</param>
+    /// <exception cref="ArgumentException">A limit is out of range.</exception>
     public HttpMessageReader(HttpClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -44,8 +45,9 @@ public sealed class HttpMessageReader
     }
 
     /// <summary>
-    /// Whether a request of HTTP/1.1 without the field Host breaks a rule, as RFC 9112 wants it. True by default. False is for protocols and clients that never
-    /// send one; sessions of <see cref="HttpServer"/> always require it. Has no effect on answers.
+    /// Whether a request of HTTP/1.1 without Host breaks a rule, as RFC 9112 requires. Default true. Set false for
+    /// protocols and clients that never send one; sessions of <see cref="HttpServer"/> always require it. No effect on
+    /// responses.
     /// </summary>
     public bool RequireHost
     {
@@ -57,25 +59,27 @@ public sealed class HttpMessageReader
         }
     }
 
-    /// <summary>The method of the request. Of the last head, as everything below; valid until the next one is read.</summary>
+    /// <summary>Method of the request. This and all members below are of the last head, and valid until the next one is
+    /// read.</summary>
     public ReadOnlySpan<byte> Method => _head.Bytes[Reader.Method];
 
-    /// <summary>The target of the request, as it was sent.</summary>
+    /// <summary>Request target, as received.</summary>
     public ReadOnlySpan<byte> Target => _head.Bytes[Reader.Target];
 
-    /// <summary>The status of the answer, 100 up to 599; up to 999 unless <see cref="HttpClientOptions.StrictAnswers"/> is set.</summary>
+    /// <summary>Status of the response: 100 to 599, or to 999 unless <see cref="HttpClientOptions.StrictAnswers"/> is
+    /// set.</summary>
     public int Status => Reader.Status;
 
-    /// <summary>The words behind the status.</summary>
+    /// <summary>Reason phrase.</summary>
     public ReadOnlySpan<byte> Reason => _head.Bytes[Reader.Reason];
 
     /// <summary>1 for HTTP/1.1 and higher minor versions, 0 for HTTP/1.0.</summary>
     public int MinorVersion => Reader.MinorVersion;
 
-    /// <summary>How many fields it has.</summary>
+    /// <summary>Number of fields.</summary>
     public int FieldCount => Reader.Count;
 
-    /// <summary>How long the body will be: -1 when it is not known, 0 when there is none.</summary>
+    /// <summary>Length of the body in bytes: -1 if unknown, 0 if there is none.</summary>
     public long BodyLength => Reader.Framing switch
     {
         HttpFraming.None => 0,
@@ -83,36 +87,39 @@ public sealed class HttpMessageReader
         _ => -1,
     };
 
-    /// <summary>The connection may serve another message behind this one.</summary>
+    /// <summary>Whether the connection can carry another message after this one.</summary>
     public bool IsPersistent => _answers?.IsReusable ?? Reader.IsPersistent;
 
-    /// <summary>The client waits to be told to go on (100) before it sends its body.</summary>
+    /// <summary>Whether the client waits for 100 (Continue) before it sends its body.</summary>
     public bool ExpectsContinue => Reader.ExpectsContinue;
 
-    /// <summary>A message was begun and is not whole: the head of a request, or any byte of an answer, has come.</summary>
+    /// <summary>Whether a message was begun and is not complete: the head of a request, or any byte of a response, was
+    /// received.</summary>
     public bool IsInMessage => _isInBody || (_answers?.HasBegun ?? false);
 
-    /// <summary>The rule that was broken, once <see cref="HttpMessagePart.Broken"/> was returned: what is wrong, and the status to answer.</summary>
+    /// <summary>Broken rule, after <see cref="HttpMessagePart.Broken"/> was returned: reason, and status to respond
+    /// with; otherwise null.</summary>
     public HttpProtocolException? Failure => _rule == HttpRule.None ? null : new HttpProtocolException(_rule);
 
     private HttpReader Reader => _head.Reader;
 
-    /// <summary>The name of a field, as it was sent.</summary>
-    /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
+    /// <summary>Returns the name of a field, as received.</summary>
+    /// <param name="index">From 0 to less than <see cref="FieldCount"/>.</param>
     public ReadOnlySpan<byte> NameAt(int index) => _head.NameAt(index);
 
-    /// <summary>The value of a field, without spaces around it.</summary>
-    /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
+    /// <summary>Returns the value of a field, without surrounding spaces.</summary>
+    /// <param name="index">From 0 to less than <see cref="FieldCount"/>.</param>
     public ReadOnlySpan<byte> ValueAt(int index) => _head.ValueAt(index);
 
-    /// <summary>The value of the first field of this kind.</summary>
-    /// <param name="field">Any but <see cref="HttpField.Other"/>.</param>
-    /// <param name="value">Without spaces around it.</param>
+    /// <summary>Gets the value of the first field of this kind.</summary>
+    /// <param name="field">Any value except <see cref="HttpField.Other"/>.</param>
+    /// <param name="value">Value without surrounding spaces.</param>
     public bool TryGet(HttpField field, out ReadOnlySpan<byte> value) => _head.TryGet(field, out value);
 
-    /// <summary>The answer to a request comes next.</summary>
-    /// <param name="toHead">The request was HEAD: its answer has no body, whatever it says.</param>
-    /// <exception cref="InvalidOperationException">It reads requests, or the last answer is not whole.</exception>
+    /// <summary>Announces the response to a request.</summary>
+    /// <param name="toHead">Whether the request was HEAD: its response has no body, whatever its fields are.</param>
+    /// <exception cref="InvalidOperationException">This reader reads requests, or the last response is not
+    /// complete.</exception>
     public void ExpectAnswer(bool toHead)
     {
         if (_answers is null) throw new InvalidOperationException("This reader reads requests: those need no announcement.");
@@ -120,10 +127,11 @@ public sealed class HttpMessageReader
         _answers.Begin(toHead);
     }
 
-    /// <summary>Reads on.</summary>
-    /// <param name="unread">What the last call did not take, and what has come since.</param>
-    /// <param name="taken">How many of them are not to be given again.</param>
-    /// <param name="piece">Of <see cref="HttpMessagePart.Data"/> a piece of the body, without its framing. Lies in <paramref name="unread"/>.</param>
+    /// <summary>Reads the next part.</summary>
+    /// <param name="unread">Bytes that the last call did not consume, followed by new bytes.</param>
+    /// <param name="taken">Number of bytes consumed, which are not passed again.</param>
+    /// <param name="piece">Piece of the body for <see cref="HttpMessagePart.Data"/>, without its framing; a slice of
+    /// <paramref name="unread"/>.</param>
     public HttpMessagePart Read(ReadOnlySpan<byte> unread, out int taken, out ReadOnlySpan<byte> piece)
     {
         HttpMessagePart part = _answers is { } answers ? ReadAnswer(answers, unread, out taken, out piece)
@@ -134,8 +142,9 @@ public sealed class HttpMessageReader
         return part;
     }
 
-    /// <summary>The sender has finished: the end of an answer that has no other.</summary>
-    /// <returns><see cref="HttpMessagePart.Done"/>: the answer is whole. <see cref="HttpMessagePart.NeedMore"/>: nothing was under way. Else <see cref="HttpMessagePart.Broken"/>.</returns>
+    /// <summary>Signals the end of the sender's data, which ends a response without other framing.</summary>
+    /// <returns><see cref="HttpMessagePart.Done"/> if the response is complete, <see cref="HttpMessagePart.NeedMore"/>
+    /// if no message was begun, otherwise <see cref="HttpMessagePart.Broken"/>.</returns>
     public HttpMessagePart Finish()
     {
         if (!IsInMessage && _rule == HttpRule.None) return HttpMessagePart.NeedMore;
@@ -156,7 +165,7 @@ public sealed class HttpMessageReader
         taken = 0;
         piece = default;
         if (_rule != HttpRule.None) return HttpMessagePart.Broken;
-        // The last head may still be looked at, until the first byte of the next one.
+        // The last head stays readable until the first byte of the next one.
         if (unread.IsEmpty) return HttpMessagePart.NeedMore;
         if (Reader.HeadLength > 0) Reader.BeginRequest(_limits);
         switch (Reader.Read(unread))

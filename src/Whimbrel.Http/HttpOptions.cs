@@ -4,8 +4,8 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Limits of HTTP sessions. Plain data, checked when the first session uses it. Give one object to all sessions of a kind: what was
-/// counted is counted in it (<see cref="ReadCounters"/>).
+/// Limits of HTTP sessions. Immutable data, checked when the first session uses it. Use one object for all sessions of
+/// a kind, because it also holds their counters (<see cref="ReadCounters"/>).
 /// </summary>
 public sealed class HttpOptions
 {
@@ -15,85 +15,99 @@ public sealed class HttpOptions
 
     private bool _isChecked;
 
-    /// <summary>The first line of a request, without its end: 414 above it. 64 up to 65,536; default 8 KiB.</summary>
+    /// <summary>Longest request line in bytes, without its line end; then 414. 64 to 65,536; default 8 KiB.</summary>
     public int RequestLineLimitBytes { get; init; } = 8 * 1024;
 
-    /// <summary>The head of a request, and trailers by themselves: 431 above it. 128 up to 65,536; default 16 KiB.</summary>
+    /// <summary>Largest head of a request in bytes, and largest trailers; then 431. 128 to 65,536; default 16
+    /// KiB.</summary>
     public int HeadLimitBytes { get; init; } = 16 * 1024;
 
-    /// <summary>Fields of a request, trailers included: 431 above it. 1 up to 10,000; default 100.</summary>
+    /// <summary>Largest number of fields of a request, including trailers; then 431. 1 to 10,000; default
+    /// 100.</summary>
     public int FieldLimit { get; init; } = 100;
 
-    /// <summary>A body that is kept until it is whole: 413 above it. 0 up to 1 GiB; default 1 MiB.</summary>
+    /// <summary>Largest buffered body in bytes; then 413. 0 to 1 GiB; default 1 MiB.</summary>
     public int BufferedBodyLimitBytes { get; init; } = 1024 * 1024;
 
-    /// <summary>A body that is read as a stream, or skipped: 413 above it. 0 and more; default 30,000,000.</summary>
+    /// <summary>Largest streamed or skipped body in bytes; then 413. 0 and more; default 30,000,000.</summary>
     public long BodyLimitBytes { get; init; } = 30_000_000;
 
-    /// <summary>Fields of a form, or its parts: 413 above it. 1 up to 100,000; default 1,000.</summary>
+    /// <summary>Largest number of fields or parts of a form; then 413. 1 to 100,000; default 1,000.</summary>
     public int FormFieldLimit { get; init; } = 1000;
 
-    /// <summary>From the first byte of a request to the end of its head: 408 after it. 10 ms up to 7 days; default 10 s.</summary>
+    /// <summary>Longest time from the first byte of a request to the end of its head; then 408. 10 ms to 7 days;
+    /// default 10 s.</summary>
     public TimeSpan HeadTimeout { get; init; } = TimeSpan.FromSeconds(10);
 
-    /// <summary>From the head of a request to the end of its body, time in which nobody reads left out: 408 after it. 10 ms up to 7 days; default 300 s.</summary>
+    /// <summary>Longest time from the head of a request to the end of its body, without times in which the handler does
+    /// not read; then 408. 10 ms to 7 days; default 300 s.</summary>
     public TimeSpan BodyTimeout { get; init; } = TimeSpan.FromSeconds(300);
 
-    /// <summary>Without a request under way: the connection is closed after it. 10 ms up to 7 days; default 60 s.</summary>
+    /// <summary>Longest time without a pending request; then the connection is closed. 10 ms to 7 days; default 60
+    /// s.</summary>
     public TimeSpan KeepAliveTimeout { get; init; } = TimeSpan.FromSeconds(60);
 
-    /// <summary>Bytes a second that a peer must send of a body, and take of an answer, on average after <see cref="RateGrace"/>. 0 (any rate) up to 1 GiB; default 240.</summary>
+    /// <summary>Lowest average rate, in bytes per second, at which a peer sends a body and reads a response, after
+    /// <see cref="RateGrace"/>. 0 (any rate) to 1 GiB; default 240.</summary>
     public int MinBytesPerSecond { get; init; } = 240;
 
-    /// <summary>How long a peer may be slower than <see cref="MinBytesPerSecond"/> at the beginning. 10 ms up to 7 days; default 5 s.</summary>
+    /// <summary>Initial time in which a peer may be slower than <see cref="MinBytesPerSecond"/>. 10 ms to 7 days;
+    /// default 5 s.</summary>
     public TimeSpan RateGrace { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>A peer that takes nothing of an answer for so long is reset. 10 ms up to 7 days; default 30 s.</summary>
+    /// <summary>Longest time in which a peer reads nothing of a response; then the connection is reset. 10 ms to 7
+    /// days; default 30 s.</summary>
     public TimeSpan SendTimeout { get; init; } = TimeSpan.FromSeconds(30);
 
-    /// <summary>Requests of one connection: the last one's answer closes it. 1 and more; default 10,000.</summary>
+    /// <summary>Largest number of requests of one connection; the last response closes it. 1 and more; default
+    /// 10,000.</summary>
     public int RequestLimit { get; init; } = 10_000;
 
-    /// <summary>Age from which on an answer closes its connection. 10 ms up to 7 days; default 1 h.</summary>
+    /// <summary>Age of a connection after which the next response closes it. 10 ms to 7 days; default 1 h.</summary>
     public TimeSpan ConnectionLifetime { get; init; } = TimeSpan.FromHours(1);
 
-    /// <summary>Bytes of further requests that are taken in while one is answered, and above it what one receive brought (up to 260 KiB); the rest stays in the system. 1 KiB up to 512 KiB; default 64 KiB.</summary>
+    /// <summary>Bytes of pipelined requests that are received during a response, plus the rest of one receive (up to
+    /// 260 KiB). Further bytes stay in the kernel. 1 KiB to 512 KiB; default 64 KiB.</summary>
     public int PipelineLimitBytes { get; init; } = 64 * 1024;
 
-    /// <summary>What is left of a body that nobody read is read away up to here, so that the connection can be used again; else it is closed. 0 up to 1 GiB; default 256 KiB.</summary>
+    /// <summary>Largest rest of an unread body, in bytes, that is skipped to reuse the connection; with more it is
+    /// closed. 0 to 1 GiB; default 256 KiB.</summary>
     public int SkipLimitBytes { get; init; } = 256 * 1024;
 
-    /// <summary>The hosts that are served, without port: a request for another is refused with 421. A web page elsewhere cannot reach a server of a private network under a name of its own then. Empty, the default: all are served.</summary>
+    /// <summary>Host names served, without port; requests for others get 421. This protects a server of a private
+    /// network from web pages under another name (DNS rebinding). Default empty: all are served.</summary>
     public IReadOnlyList<string> Hosts { get; init; } = [];
 
-    /// <summary>Which web pages of other origins may use the server from a script. Null (the default): none.</summary>
+    /// <summary>CORS rules for scripts of other origins. Default null: none are allowed.</summary>
     public HttpCors? Cors { get; init; }
 
-    /// <summary>For how long browsers come back over TLS only (HSTS): said in answers over TLS. Null (the default): not said. Zero up to 10 years.</summary>
+    /// <summary>Time in which browsers use TLS only (HSTS), sent in responses over TLS. Zero to 10 years. Default null:
+    /// not sent.</summary>
     public TimeSpan? StrictTransport { get; init; }
 
-    /// <summary>With <see cref="StrictTransport"/>: for sub-domains, too. Default false.</summary>
+    /// <summary>Whether <see cref="StrictTransport"/> includes sub-domains. Default false.</summary>
     public bool StrictTransportForSubdomains { get; init; }
 
-    /// <summary>Compression of answers as they are made. Null (the default): none, because a secret beside what a stranger chose can be read from lengths, and because it takes time on the loop.</summary>
+    /// <summary>Compression of generated responses. Default null: none, because their lengths can reveal a secret next
+    /// to data chosen by an attacker, and because it takes time on the loop.</summary>
     public HttpCompression? Compression { get; init; }
 
-    /// <summary>Where answers are noted. Null (the default): nowhere.</summary>
+    /// <summary>Access log. Default null: none.</summary>
     public HttpLog? Log { get; init; }
 
-    /// <summary>Let handlers have TRACE. Off by default: refused with 405.</summary>
+    /// <summary>Whether handlers may serve TRACE. Default false: 405.</summary>
     public bool AllowTrace { get; init; }
 
-    /// <summary>Whether answers say when they were made (<c>Date</c>). Default true.</summary>
+    /// <summary>Whether responses have a <c>Date</c> field. Default true.</summary>
     public bool SendDate { get; init; } = true;
 
     internal HttpTally Tally { get; } = new();
 
-    /// <summary>The field that says <see cref="StrictTransport"/>, with its line end.</summary>
+    /// <summary>Field line of <see cref="StrictTransport"/>, with its line end.</summary>
     internal byte[]? StrictTransportLine { get; private set; }
 
-    /// <summary>Whether a host is served.</summary>
-    /// <param name="authority">Checked by the reader, with or without a port.</param>
+    /// <summary>Returns whether a host is served.</summary>
+    /// <param name="authority">Host, checked by the reader, with or without a port.</param>
     internal bool Serves(ReadOnlySpan<byte> authority)
     {
         if (Hosts.Count == 0) return true;
@@ -109,10 +123,10 @@ public sealed class HttpOptions
 
     internal HttpReaderLimits ReaderLimits => new(RequestLineLimitBytes, HeadLimitBytes, FieldLimit, long.MaxValue);
 
-    /// <summary>What the sessions that use these options have counted so far. Any thread.</summary>
+    /// <summary>Returns the counters of all sessions with these options. Any thread.</summary>
     public HttpCounters ReadCounters() => Tally.Read();
 
-    /// <summary>Throws with all mistakes at once.</summary>
+    /// <summary>Throws with all errors at once.</summary>
     internal void Check()
     {
         if (_isChecked) return;
@@ -122,7 +136,8 @@ public sealed class HttpOptions
         _isChecked = true;
     }
 
-    /// <summary>What a server would throw for: one sentence for each mistake, which begins with the name of the option. Empty when there is none.</summary>
+    /// <summary>Returns one sentence for each invalid option, beginning with its name. A server throws with these.
+    /// Empty if all are valid.</summary>
     public IReadOnlyList<string> FindMistakes()
     {
         List<string> mistakes = [];

@@ -3,7 +3,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-/// <summary>The peer broke a rule of HTTP, or a limit, while its body was read. The connection ends.</summary>
+/// <summary>A rule of HTTP or a limit was broken by the peer while its request was read. The connection ends.</summary>
 public sealed class HttpProtocolException : IOException
 {
     internal HttpProtocolException(HttpRule rule)
@@ -12,6 +12,7 @@ public sealed class HttpProtocolException : IOException
     internal HttpProtocolException(int status, string message)
         : base(Escaped.Of(message)) => Status = status;
 
-    /// <summary>The status that says so to the peer. Given as answer when nothing was sent and the handler lets the exception pass.</summary>
+    /// <summary>Status that reports the error to the peer. Sent if nothing was sent before and the handler does not
+    /// catch the exception.</summary>
     public int Status { get; }
 }

@@ -5,11 +5,13 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A request. What it gives as spans is valid until it is answered. Values are as they were sent; strings are made when they are asked for.
+/// HTTP request. Spans are valid until the response is complete. Values are those received; strings are created on
+/// demand.
 /// </summary>
 /// <remarks>
-/// A handle of one exchange, to be copied and kept at will. It ends with the exchange: when the answer is complete and the handler has ended. From then on each member throws
-/// <see cref="InvalidOperationException"/>, and shows nothing of another request.
+/// A handle of one exchange, which may be copied and kept. The exchange ends when the response is complete and the
+/// handler has returned. After that each member throws <see cref="InvalidOperationException"/>, so no data of another
+/// request is returned.
 /// </remarks>
 public readonly partial struct HttpRequest
 {
@@ -24,7 +26,7 @@ public readonly partial struct HttpRequest
         _generation = generation;
     }
 
-    /// <summary>The connection it came on.</summary>
+    /// <summary>Connection of the request.</summary>
     /// <exception cref="InvalidOperationException">The exchange has ended.</exception>
     public HttpSession Session
     {
@@ -35,7 +37,7 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>Its method, if that has a number.</summary>
+    /// <summary>Method; <see cref="HttpVerb.Other"/> for one without a value there.</summary>
     public HttpVerb Verb
     {
         get
@@ -45,7 +47,7 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>Its method.</summary>
+    /// <summary>Name of the method.</summary>
     public ReadOnlySpan<byte> Method
     {
         get
@@ -55,7 +57,7 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>The target, as it was sent.</summary>
+    /// <summary>Request target, as received.</summary>
     public ReadOnlySpan<byte> Target
     {
         get
@@ -65,7 +67,8 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>The path, with its percent signs: <c>/</c> at least, but for <c>OPTIONS *</c>, where it is empty.</summary>
+    /// <summary>Path, percent-encoded as received: at least <c>/</c>, except for <c>OPTIONS *</c>, where it is
+    /// empty.</summary>
     public ReadOnlySpan<byte> Path
     {
         get
@@ -75,7 +78,8 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>Host and port the client asked for: of the target, or of Host. Empty for a client of HTTP/1.0 that says neither.</summary>
+    /// <summary>Host and port of the target, or of the Host field. Empty for a client of HTTP/1.0 that sends
+    /// neither.</summary>
     public ReadOnlySpan<byte> Authority
     {
         get
@@ -95,7 +99,7 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>How many fields it has.</summary>
+    /// <summary>Number of fields.</summary>
     public int FieldCount
     {
         get
@@ -105,15 +109,15 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>What the pattern of its route has taken from the path.</summary>
+    /// <summary>Values of the route pattern, taken from the path.</summary>
     public RouteValues Route => new(Checked);
 
-    /// <summary>The value of the first field of this kind; empty when there is none.</summary>
-    /// <param name="field">Any but <see cref="HttpField.Other"/>.</param>
+    /// <summary>Value of the first field of this kind; empty if there is none.</summary>
+    /// <param name="field">Any value except <see cref="HttpField.Other"/>.</param>
     public ReadOnlySpan<byte> this[HttpField field] => TryGet(field, out ReadOnlySpan<byte> value) ? value : default;
 
-    /// <summary>The value of the first field with this name as text, or null.</summary>
-    /// <param name="name">In any case.</param>
+    /// <summary>Value of the first field with this name as text, or null.</summary>
+    /// <param name="name">Name of the field, case-insensitive.</param>
     public string? this[string name]
     {
         get
@@ -123,42 +127,42 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>The value of the first field of this kind.</summary>
-    /// <param name="field">Any but <see cref="HttpField.Other"/>.</param>
-    /// <param name="value">Without spaces around it.</param>
+    /// <summary>Gets the value of the first field of this kind.</summary>
+    /// <param name="field">Any value except <see cref="HttpField.Other"/>.</param>
+    /// <param name="value">Value without surrounding spaces.</param>
     public bool TryGet(HttpField field, out ReadOnlySpan<byte> value)
     {
         using RequestUse use = Enter();
         return use.Head.TryGet(field, out value);
     }
 
-    /// <summary>The value of the first field with this name.</summary>
-    /// <param name="name">In any case.</param>
-    /// <param name="value">Without spaces around it.</param>
+    /// <summary>Gets the value of the first field with this name.</summary>
+    /// <param name="name">Name of the field, case-insensitive.</param>
+    /// <param name="value">Value without surrounding spaces.</param>
     public bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {
         using RequestUse use = Enter();
         return use.Head.TryGet(name, out value);
     }
 
-    /// <summary>The name of a field, as it was sent.</summary>
-    /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
+    /// <summary>Returns the name of a field, as received.</summary>
+    /// <param name="index">From 0 to less than <see cref="FieldCount"/>.</param>
     public ReadOnlySpan<byte> NameAt(int index)
     {
         using RequestUse use = Enter();
         return use.Head.NameAt(index);
     }
 
-    /// <summary>The value of a field, without spaces around it.</summary>
-    /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
+    /// <summary>Returns the value of a field, without surrounding spaces.</summary>
+    /// <param name="index">From 0 to less than <see cref="FieldCount"/>.</param>
     public ReadOnlySpan<byte> ValueAt(int index)
     {
         using RequestUse use = Enter();
         return use.Head.ValueAt(index);
     }
 
-    /// <summary>Whether it asks to go on with another protocol, by Connection and Upgrade.</summary>
-    /// <param name="protocol">Its name, in any case.</param>
+    /// <summary>Returns whether the request asks for an upgrade to a protocol, by Connection and Upgrade.</summary>
+    /// <param name="protocol">Name of the protocol, case-insensitive.</param>
     public bool AsksFor(ReadOnlySpan<byte> protocol)
     {
         using RequestUse use = Enter();
@@ -178,7 +182,7 @@ public readonly partial struct HttpRequest
 
     // ------------------------------------------------------------------ body
 
-    /// <summary>Whether there is a body.</summary>
+    /// <summary>Whether the request has a body.</summary>
     public bool HasBody
     {
         get
@@ -188,7 +192,7 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>Content-Length; -1 when the body is chunked, 0 when there is none.</summary>
+    /// <summary>Content-Length in bytes; -1 if the body is chunked, 0 if there is none.</summary>
     public long BodyLength
     {
         get
@@ -203,8 +207,10 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>The body in memory (<see cref="HttpBodyMode.Buffer"/>): handlers that are not awaited have it so, awaited ones after <see cref="ReadBodyAsync"/>. Empty when there is none.</summary>
-    /// <exception cref="InvalidOperationException">The body is a stream, as in an awaited handler, and was not read by <see cref="ReadBodyAsync"/>; or the exchange has ended.</exception>
+    /// <summary>Body in memory (<see cref="HttpBodyMode.Buffer"/>): always in handlers that are not awaited, in awaited
+    /// ones after <see cref="ReadBodyAsync"/>. Empty if there is none.</summary>
+    /// <exception cref="InvalidOperationException">The body is a stream, as in an awaited handler, and
+    /// <see cref="ReadBodyAsync"/> has not completed; or the exchange has ended.</exception>
     public ReadOnlySpan<byte> BodyBytes
     {
         get
@@ -215,7 +221,8 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>The body as a stream: awaited handlers read it so. One read at a time, any thread. When the exchange ends its reads throw <see cref="InvalidOperationException"/>.</summary>
+    /// <summary>Body as a stream, for awaited handlers. One read at a time, any thread. After the end of the exchange
+    /// reads throw <see cref="InvalidOperationException"/>.</summary>
     public Stream Body
     {
         get
@@ -227,14 +234,17 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>Reads the whole body of an awaited handler into memory, which stays valid. Again, as after a filter that has read it, it gives the same bytes.</summary>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="HttpProtocolException">It is larger than <see cref="HttpOptions.BufferedBodyLimitBytes"/>, or broken.</exception>
-    /// <exception cref="InvalidOperationException">A part of <see cref="Body"/> was read before, or the exchange has ended.</exception>
+    /// <summary>Reads the whole body of an awaited handler into memory, which stays valid. A second call, for example
+    /// after one of a filter, returns the same bytes.</summary>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <exception cref="HttpProtocolException">The body exceeds <see cref="HttpOptions.BufferedBodyLimitBytes"/>, or is
+    /// malformed.</exception>
+    /// <exception cref="InvalidOperationException">A part of <see cref="Body"/> was read before, or the exchange has
+    /// ended.</exception>
     public async ValueTask<ReadOnlyMemory<byte>> ReadBodyAsync(CancellationToken cancellationToken = default)
     {
         if (KnownBody is { } known) return known;
-        // What is kept goes back when the request is answered.
+        // A copy, because the buffered body is returned to the pool after the response.
         if (StreamedBody is not { } stream) return BodyBytes.ToArray();
         if (stream.WasRead) throw new InvalidOperationException("A part of the body was read already, from Body: what is left is not the whole. Read it in one way.");
         HttpSession session = Session;
@@ -260,9 +270,9 @@ public readonly partial struct HttpRequest
         return Know(bytes.AsMemory(0, length));
     }
 
-    /// <summary>The value of a field behind a chunked body, when the body was read to its end.</summary>
-    /// <param name="name">In any case.</param>
-    /// <param name="value">Without spaces around it.</param>
+    /// <summary>Gets the value of a trailer field of a chunked body. Only after the body was read to its end.</summary>
+    /// <param name="name">Name of the field, case-insensitive.</param>
+    /// <param name="value">Value without surrounding spaces.</param>
     public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {
         using RequestUse use = Enter();
@@ -280,7 +290,7 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>What the last name of a pattern has taken.</summary>
+    /// <summary>Part of the path matched by the last name of the pattern.</summary>
     internal ReadOnlySpan<byte> RouteRest
     {
         get
@@ -316,7 +326,7 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>Copies what it can of a body that was kept, for a stream over it.</summary>
+    /// <summary>Copies from a buffered body, for a stream over it.</summary>
     internal int CopyBody(int from, Span<byte> into)
     {
         using RequestUse use = Enter();
@@ -339,7 +349,7 @@ public readonly partial struct HttpRequest
 
     private ServerExchange Exchange => _exchange ?? throw new InvalidOperationException("This is default(HttpRequest), and no request: a handler or HttpSession.OnRequest gives one.");
 
-    /// <summary>A member begins: until the end of its scope nothing of the exchange is used for another request.</summary>
+    /// <summary>Enters a member: until the end of its scope the exchange is not reused for another request.</summary>
     internal RequestUse Enter()
     {
         ServerExchange exchange = Exchange;

@@ -5,7 +5,7 @@ using System.Text.Json.Serialization.Metadata;
 
 namespace Whimbrel.Http;
 
-// Answers with JSON.
+// JSON responses.
 public readonly partial struct HttpResponse
 {
     private const string Reflection = "The members of the value are found at run time, where trimming may have removed them. Give a JsonTypeInfo of a JsonSerializerContext.";
@@ -16,14 +16,14 @@ public readonly partial struct HttpResponse
     [ThreadStatic]
     private static ArrayBufferWriter<byte>? t_jsonBytes;
 
-    /// <summary>Answers with JSON, as <c>application/json</c>.</summary>
-    /// <param name="value">What to write.</param>
-    /// <param name="type">How: from a context that the compiler makes, so that nothing is looked up at run time.</param>
+    /// <summary>Responds with JSON, as <c>application/json</c>.</summary>
+    /// <param name="value">Value to write.</param>
+    /// <param name="type">Metadata from a source-generated context, so that no reflection is used.</param>
     public void Json<T>(T value, JsonTypeInfo<T> type)
     {
         ArgumentNullException.ThrowIfNull(type);
         MustBeOpen();
-        // Indents and escapes belong to the writer, and the one that is kept has the defaults.
+        // Indentation and escaping are settings of the writer, and the cached one has the defaults.
         if (type.Options is { WriteIndented: true } or { Encoder: not null })
         {
             Bytes(JsonSerializer.SerializeToUtf8Bytes(value, type), "application/json"u8);
@@ -37,16 +37,17 @@ public readonly partial struct HttpResponse
         JsonSerializer.Serialize(writer, value, type);
         writer.Flush();
         Bytes(bytes.WrittenSpan, "application/json"u8);
-        if (bytes.Capacity > LargestKeptJson) t_jsonBytes = null; // one large answer does not keep its memory for good
+        if (bytes.Capacity > LargestKeptJson) t_jsonBytes = null; // a large response does not keep its memory
     }
 
     /// <summary>
-    /// Answers with JSON, as <c>application/json</c>, of any object: its members are found by reflection. For programs that are not trimmed and not compiled ahead; it allocates the text.
+    /// Responds with any object as JSON, as <c>application/json</c>, by reflection. For programs without trimming and
+    /// native AOT. It allocates the text.
     /// </summary>
-    /// <param name="value">What to write, with the members of the class that it is. Null is <c>null</c>.</param>
-    /// <param name="options">Null: <see cref="JsonSerializerOptions.Web"/>, names in camel case.</param>
-    /// <exception cref="NotSupportedException">It has a member that cannot be written.</exception>
-    /// <exception cref="JsonException">It contains itself, or is too deep.</exception>
+    /// <param name="value">Value to write, with the members of its run-time class. Null becomes <c>null</c>.</param>
+    /// <param name="options">Options; null for <see cref="JsonSerializerOptions.Web"/>, names in camel case.</param>
+    /// <exception cref="NotSupportedException">A member cannot be serialized.</exception>
+    /// <exception cref="JsonException">The value contains itself, or is nested too deeply.</exception>
     [RequiresUnreferencedCode(Reflection), RequiresDynamicCode(Reflection)]
     public void Json(object? value, JsonSerializerOptions? options = null)
     {

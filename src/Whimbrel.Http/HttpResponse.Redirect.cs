@@ -2,19 +2,22 @@ using System.Text;
 
 namespace Whimbrel.Http;
 
-// Answers that lead elsewhere.
+// Redirect responses.
 public readonly partial struct HttpResponse
 {
-    /// <summary>Answers with the place where the client finds what it wants, and no body.</summary>
+    /// <summary>Responds with a redirect, without a body.</summary>
     /// <param name="location">
-    /// A path (<c>/users/7</c>) or an address. Spaces, and what is no ASCII, are sent with percent signs. Part of a request only after a look at it: <c>//other.example</c> leads to another host.
+    /// Path (<c>/users/7</c>) or URL. Spaces and non-ASCII characters are percent-encoded. Check it before it contains
+    /// part of a request: <c>//other.example</c> leads to another host.
     /// </param>
     /// <param name="status">
-    /// 302 (for now) and 301 (for good): clients go on with GET. 303: with GET, whatever the request was. 307 (for now) and 308 (for good): with the same method and body.
+    /// 302 (temporary, the default) or 301 (permanent): clients continue with GET. 303: clients continue with GET for
+    /// any method. 307 (temporary) or 308 (permanent): clients repeat method and body.
     /// </param>
-    /// <exception cref="ArgumentException">The location is empty or has control characters: it could become another field.</exception>
-    /// <exception cref="ArgumentOutOfRangeException">The status is none of these.</exception>
-    /// <exception cref="InvalidOperationException">There is an answer already.</exception>
+    /// <exception cref="ArgumentException">The location is empty or has control characters, which could form another
+    /// field.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The status is another one.</exception>
+    /// <exception cref="InvalidOperationException">A response was already given.</exception>
     public void Redirect(string location, int status = 302)
     {
         ArgumentException.ThrowIfNullOrEmpty(location);
@@ -29,7 +32,7 @@ public readonly partial struct HttpResponse
         StringBuilder escaped = new();
         foreach (byte b in Encoding.UTF8.GetBytes(location))
         {
-            if (b is > (byte)' ' and < 0x7F or < (byte)' ' or 0x7F) escaped.Append((char)b); // what is no text is refused with the field
+            if (b is > (byte)' ' and < 0x7F or < (byte)' ' or 0x7F) escaped.Append((char)b); // control characters: rejected later
             else escaped.Append(System.Globalization.CultureInfo.InvariantCulture, $"%{b:X2}");
         }
 

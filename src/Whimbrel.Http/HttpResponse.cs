@@ -3,12 +3,14 @@ using Whimbrel.Http.Files;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The answer to a request: whole, from memory (<see cref="Text"/>, <see cref="Bytes"/>, <see cref="Json{T}"/>, <see cref="Empty"/>), or piece by
-/// piece (<see cref="WriteAsync"/>, <see cref="Body"/>, <see cref="SendEventAsync"/>). Each request gets one. One call at a time; any thread.
+/// Response to a request: complete from memory (<see cref="Text"/>, <see cref="Bytes"/>, <see cref="Json{T}"/>,
+/// <see cref="Empty"/>), or in pieces (<see cref="WriteAsync"/>, <see cref="Body"/>, <see cref="SendEventAsync"/>).
+/// Each request gets one. One call at a time; any thread.
 /// </summary>
 /// <remarks>
-/// A handle of one exchange, to be copied and kept at will. It ends with the exchange: when the answer is complete and the handler has ended. From then on each member throws
-/// <see cref="InvalidOperationException"/>, and nothing is sent: an answer that comes too late never becomes the answer to another request.
+/// A handle of one exchange, which may be copied and kept. The exchange ends when the response is complete and the
+/// handler has returned. After that each member throws <see cref="InvalidOperationException"/> and nothing is sent, so
+/// a late response never becomes the response to another request.
 /// </remarks>
 public readonly partial struct HttpResponse
 {
@@ -23,7 +25,7 @@ public readonly partial struct HttpResponse
         _generation = generation;
     }
 
-    /// <summary>Its status, 100 to 599; 200 unless it is set. Before anything is sent.</summary>
+    /// <summary>Status code, 200 to 599; default 200. Set it before anything is sent.</summary>
     /// <exception cref="InvalidOperationException">The head was sent, or the exchange has ended.</exception>
     public int Status
     {
@@ -35,13 +37,14 @@ public readonly partial struct HttpResponse
         }
     }
 
-    /// <summary>Whether its head was sent, or all of it.</summary>
+    /// <summary>Whether the head, or the complete response, was sent.</summary>
     public bool HasBegun => Read(Exchange.Answer.HasBegun);
 
     /// <summary>
-    /// Whether the body is compressed for a client that takes it and when its type is text. The default is what <see cref="HttpOptions.Compression"/> says: false without
-    /// it, and over TLS without <see cref="HttpCompression.OverTls"/>. True for an answer without a secret, false for one with a secret beside something that the
-    /// request chose. Before anything is sent.
+    /// Whether the body is compressed if the client accepts it and its type is text. Default: true with
+    /// <see cref="HttpOptions.Compression"/>, but over TLS only with <see cref="HttpCompression.OverTls"/>. Set true
+    /// for a response without a secret, false for a secret together with data chosen by the request. Set it before
+    /// anything is sent.
     /// </summary>
     public bool MayCompress
     {
@@ -53,7 +56,8 @@ public readonly partial struct HttpResponse
         }
     }
 
-    /// <summary>How long the body will be: it is then sent as it is, and must become exactly so long. -1 (the default): not known, so it is sent in chunks. Before anything is sent.</summary>
+    /// <summary>Length of the body in bytes, sent as Content-Length; the body must have exactly this length. Default
+    /// -1: unknown, so the body is sent in chunks. Set it before anything is sent.</summary>
     public long BodyLength
     {
         get => Read(Exchange.Answer.BodyLength);
@@ -64,7 +68,8 @@ public readonly partial struct HttpResponse
         }
     }
 
-    /// <summary>The body as a stream to write to. Its FlushAsync is <see cref="FlushAsync"/>; the answer ends with its handler, or <see cref="EndAsync"/>.</summary>
+    /// <summary>Writable stream of the body. Its FlushAsync is <see cref="FlushAsync"/>. The response ends when the
+    /// handler returns, or by <see cref="EndAsync"/>.</summary>
     public Stream Body
     {
         get
@@ -79,18 +84,21 @@ public readonly partial struct HttpResponse
 
     // ------------------------------------------------------------------ fields
 
-    /// <summary>The connection is closed behind this answer. Before anything is sent.</summary>
+    /// <summary>Closes the connection after this response. Call it before anything is sent.</summary>
     public void CloseAfter()
     {
         using ResponseUse use = Enter();
         use.Answer.CloseAfter();
     }
 
-    /// <summary>Adds a field. Another one with the same name stays.</summary>
-    /// <param name="name">A token; not one that says where the body ends, and not Connection or Date, which follow from the rest.</param>
+    /// <summary>Adds a field. Other fields with the same name stay.</summary>
+    /// <param name="name">A token. Fields that frame the body, Connection and Date are not allowed, because the server
+    /// sets them.</param>
     /// <param name="value">ASCII without control characters.</param>
-    /// <exception cref="ArgumentException">They are not that: with a line end in it, a value could become a field or a second answer.</exception>
-    /// <exception cref="InvalidOperationException">The head was sent, the fields would be larger than 128 KiB together, or the exchange has ended.</exception>
+    /// <exception cref="ArgumentException">Invalid name or value. A line end in a value could add a field or a second
+    /// response.</exception>
+    /// <exception cref="InvalidOperationException">The head was sent, all fields together exceed 128 KiB, or the
+    /// exchange has ended.</exception>
     public void Add(string name, string value)
     {
         using ResponseUse use = Enter();
@@ -98,10 +106,12 @@ public readonly partial struct HttpResponse
     }
 
     /// <summary>
-    /// Adds the fields of an answer that is passed on, as they came: all but those of its connection (Connection, what that names, Keep-Alive, Trailer, Upgrade and the
-    /// like) and what frames the body, and Date, if the server sends its own. The length of the body is taken over as <see cref="BodyLength"/>, also for the answer to HEAD.
+    /// Adds the fields of a forwarded response unchanged. Hop-by-hop fields (Connection and the fields it names,
+    /// Keep-Alive, Trailer, Upgrade and the like) and fields that frame the body are omitted. So is Date if the server
+    /// sends its own. The body length becomes <see cref="BodyLength"/>, also in the response to HEAD.
     /// </summary>
-    /// <param name="head">Of an answer by a client; with another status than this one has, set <see cref="Status"/> first.</param>
+    /// <param name="head">Head of a response received by a client. If its status differs, set <see cref="Status"/>
+    /// first.</param>
     /// <exception cref="InvalidOperationException">The head was sent, or the exchange has ended.</exception>
     public void AddFieldsOf(HttpResponseHead head)
     {
@@ -109,9 +119,10 @@ public readonly partial struct HttpResponse
         use.Answer.AddFieldsOf(head);
     }
 
-    /// <summary>Adds Set-Cookie.</summary>
-    /// <param name="cookie">What to keep, and how.</param>
-    /// <exception cref="InvalidOperationException">No browser would keep it, or it would become another field or cookie: the message says why. Or the head was sent, or the exchange has ended.</exception>
+    /// <summary>Adds a Set-Cookie field.</summary>
+    /// <param name="cookie">Name, value and attributes.</param>
+    /// <exception cref="InvalidOperationException">Browsers would reject the cookie, or it would form another field or
+    /// cookie: the message gives the reason. Or the head was sent, or the exchange has ended.</exception>
     public void SetCookie(HttpCookie cookie)
     {
         ArgumentNullException.ThrowIfNull(cookie);
@@ -119,13 +130,15 @@ public readonly partial struct HttpResponse
     }
 
     /// <summary>
-    /// Says which version the answer is, as ETag and Last-Modified, and judges the conditions of the request by it. False: it has got its answer,
-    /// 304 or 412, and there is nothing more to do, nor to be changed. True: go on; an answer to GET with status 200 whose length is known may be asked for in parts then, too.
+    /// Sets the version of the response as ETag and Last-Modified, and evaluates the conditions of the request. After
+    /// true, a GET response with status 200 and known length also serves range requests.
     /// </summary>
-    /// <param name="entityTag">In quotes, after <c>W/</c> where equal means only alike; null for none. It changes with the body.</param>
-    /// <param name="lastModified">When the body changed last; null for unknown.</param>
-    /// <exception cref="ArgumentException">The tag is none.</exception>
-    /// <exception cref="InvalidOperationException">There is an answer already, or the exchange has ended.</exception>
+    /// <param name="entityTag">Quoted tag, with the prefix <c>W/</c> if weak; null for none. It must change with the
+    /// body.</param>
+    /// <param name="lastModified">Time of the last change; null if unknown.</param>
+    /// <returns>True to continue with the response. False if 304 or 412 was sent: the response is complete.</returns>
+    /// <exception cref="ArgumentException">The entity tag is not valid.</exception>
+    /// <exception cref="InvalidOperationException">A response was already given, or the exchange has ended.</exception>
     public bool MeetsConditions(string? entityTag, DateTimeOffset? lastModified = null)
     {
         using ResponseUse use = Enter();
@@ -134,38 +147,42 @@ public readonly partial struct HttpResponse
 
     // ------------------------------------------------------------------ whole
 
-    /// <summary>Answers with text in UTF-8, as <c>text/plain; charset=utf-8</c> unless a Content-Type was added.</summary>
+    /// <summary>Responds with text in UTF-8, as <c>text/plain; charset=utf-8</c> unless a Content-Type was
+    /// added.</summary>
     /// <param name="text">The body.</param>
-    /// <exception cref="InvalidOperationException">There is an answer already, the status has no body, or the exchange has ended.</exception>
+    /// <exception cref="InvalidOperationException">A response was already given, the status allows no body, or the
+    /// exchange has ended.</exception>
     public void Text(string text)
     {
         using ResponseUse use = Enter();
         use.Answer.Text(text);
     }
 
-    /// <summary>Answers without a body.</summary>
-    /// <param name="status">Null: the one that was set, or 204 when none was.</param>
-    /// <exception cref="InvalidOperationException">There is an answer already, or the exchange has ended.</exception>
+    /// <summary>Responds without a body.</summary>
+    /// <param name="status">Status code. Null: <see cref="Status"/> if it was set, otherwise 204.</param>
+    /// <exception cref="InvalidOperationException">A response was already given, or the exchange has ended.</exception>
     public void Empty(int? status = null)
     {
         using ResponseUse use = Enter();
         use.Answer.Empty(status);
     }
 
-    /// <summary>Answers with a body that lies in memory.</summary>
-    /// <param name="body">Copied. The answer to HEAD says how long it would be.</param>
+    /// <summary>Responds with a body from memory.</summary>
+    /// <param name="body">The body; copied. The response to HEAD has its length.</param>
     /// <param name="contentType">Content-Type, unless one was added; empty for none.</param>
-    /// <exception cref="InvalidOperationException">There is an answer already, the status has no body, or the exchange has ended.</exception>
+    /// <exception cref="InvalidOperationException">A response was already given, the status allows no body, or the
+    /// exchange has ended.</exception>
     public void Bytes(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType = default)
     {
         using ResponseUse use = Enter();
         use.Answer.Bytes(body, contentType);
     }
 
-    /// <summary>Answers with a status and a line of text that says what it means.</summary>
-    /// <param name="status">300 to 599, mostly.</param>
-    /// <param name="text">What more to say; null for nothing. ASCII or not, it is no field.</param>
-    /// <exception cref="InvalidOperationException">There is an answer already, or the exchange has ended.</exception>
+    /// <summary>Responds with a status and one line of text that explains it.</summary>
+    /// <param name="status">Status code, usually 300 to 599.</param>
+    /// <param name="text">Additional text of the body; null for none. Any characters, because it is not a
+    /// field.</param>
+    /// <exception cref="InvalidOperationException">A response was already given, or the exchange has ended.</exception>
     public void Fail(int status, string? text = null)
     {
         using ResponseUse use = Enter();
@@ -173,14 +190,15 @@ public readonly partial struct HttpResponse
     }
 
     /// <summary>
-    /// Answers with a file, or with 404 when there is none: as a whole, in parts, or not at all, as the request asks. It is opened on the thread
-    /// pool and sent by the system. The path is taken as it is: where it comes from a request, use <see cref="HttpRoutes.Files"/>.
-    /// What is no regular file (a folder, a FIFO, a device) counts as none.
+    /// Responds with a file, with ranges of it, or with 304 or 412, as the request asks. Responds with 404 if the path
+    /// is no regular file (a folder, a FIFO, a device). The file is opened on the thread pool and sent by the system.
+    /// The path is not checked: for paths of requests use <see cref="HttpRoutes.Files"/>.
     /// </summary>
-    /// <param name="path">The file, without NUL.</param>
-    /// <param name="contentType">Content-Type, unless one was added; null for that of its ending.</param>
-    /// <exception cref="ArgumentException">The path is empty or has a NUL.</exception>
-    /// <exception cref="InvalidOperationException">There is an answer already, the status has no body, or the exchange has ended.</exception>
+    /// <param name="path">Path of the file, without NUL.</param>
+    /// <param name="contentType">Content-Type, unless one was added; null for the type of the file extension.</param>
+    /// <exception cref="ArgumentException">The path is empty or contains NUL.</exception>
+    /// <exception cref="InvalidOperationException">A response was already given, the status allows no body, or the
+    /// exchange has ended.</exception>
     public void File(string path, string? contentType = null)
     {
         using ResponseUse use = Enter();
@@ -188,12 +206,14 @@ public readonly partial struct HttpResponse
     }
 
     /// <summary>
-    /// Answers with 101 and gives the connection to another session, with all bytes behind the request. Inside
-    /// <see cref="HttpSession.OnRequest"/> or a handler on the loop; what was added as fields is sent, too. The exchange ends here.
+    /// Responds with 101 and the added fields, and hands the connection over to another session, with all bytes after
+    /// the request. Call it inside <see cref="HttpSession.OnRequest"/> or a handler on the loop. The exchange ends
+    /// here.
     /// </summary>
-    /// <param name="protocol">The value of Upgrade.</param>
-    /// <param name="next">A session that has no connection yet.</param>
-    /// <exception cref="InvalidOperationException">The request has a body, or did not ask for another protocol; or the exchange has ended.</exception>
+    /// <param name="protocol">Value of the Upgrade field.</param>
+    /// <param name="next">Session without a connection.</param>
+    /// <exception cref="InvalidOperationException">The request has a body or did not ask for an upgrade, or the
+    /// exchange has ended.</exception>
     public void SwitchProtocol(string protocol, Session next)
     {
         ServerExchange exchange;
@@ -208,26 +228,33 @@ public readonly partial struct HttpResponse
 
     // ------------------------------------------------------------------ piece by piece
 
-    /// <summary>Writes a piece of the body. It leaves when 16 KiB have gathered, at a flush, and at the end. Waits while the peer takes nothing.</summary>
-    /// <param name="data">Free to be reused when this completes.</param>
-    /// <param name="cancellationToken">Gives up waiting. Nobody knows then how much of the piece was sent: the answer cannot go on, and its connection is aborted.</param>
+    /// <summary>Writes a piece of the body. It is sent when 16 KiB are buffered, at a flush, and at the end. Waits
+    /// while the peer does not read.</summary>
+    /// <param name="data">May be reused when the task completes.</param>
+    /// <param name="cancellationToken">Cancels the wait. The connection is then aborted, because an unknown part of the
+    /// piece was sent.</param>
     /// <exception cref="IOException">The connection has ended.</exception>
-    /// <exception cref="InvalidOperationException">The answer is complete, has another length than was said, or a write before was not awaited; or the exchange has ended.</exception>
+    /// <exception cref="InvalidOperationException">The response is complete, exceeds its length, an earlier write was
+    /// not awaited, or the exchange has ended.</exception>
     public ValueTask WriteAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) => EnterToWait().WriteAsync(data, _generation, cancellationToken);
 
-    /// <summary>Sends what was written so far; the head, if nothing was, which is all of an answer whose status has no body.</summary>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <summary>Sends everything written so far; if nothing was written, the head. With a status without a body this
+    /// completes the response.</summary>
+    /// <param name="cancellationToken">Cancels the wait.</param>
     /// <exception cref="IOException">The connection has ended.</exception>
-    /// <exception cref="InvalidOperationException">The answer is complete, a write before was not awaited, or the exchange has ended.</exception>
+    /// <exception cref="InvalidOperationException">The response is complete, an earlier write was not awaited, or the
+    /// exchange has ended.</exception>
     public ValueTask FlushAsync(CancellationToken cancellationToken = default) => EnterToWait().FlushAsync(_generation, cancellationToken);
 
-    /// <summary>Sends an event to an EventSource (server-sent events), and flushes. The first one sends the head, with <c>text/event-stream</c>.</summary>
-    /// <param name="data">Its data; each of its lines becomes one.</param>
-    /// <param name="type">Its type, without line ends; null for a message.</param>
-    /// <param name="id">Its id, without line ends and NUL; null for none.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <summary>Sends a server-sent event (EventSource), and flushes. The first one sends the head, with
+    /// <c>text/event-stream</c>.</summary>
+    /// <param name="data">Data of the event; each line becomes a data field.</param>
+    /// <param name="type">Type of the event, without line ends; null for <c>message</c>.</param>
+    /// <param name="id">Id of the event, without line ends and NUL; null for none.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
     /// <exception cref="IOException">The connection has ended.</exception>
-    /// <exception cref="InvalidOperationException">The answer is complete, a write before was not awaited, or the exchange has ended.</exception>
+    /// <exception cref="InvalidOperationException">The response is complete, an earlier write was not awaited, or the
+    /// exchange has ended.</exception>
     public ValueTask SendEventAsync(string data, string? type = null, string? id = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(data);
@@ -236,30 +263,35 @@ public readonly partial struct HttpResponse
         return EnterToWait().SendEventAsync(data, type, id, _generation, cancellationToken);
     }
 
-    /// <summary>A field behind the body, which is chunked then. Before the end; a client of HTTP/1.0 does not get it.</summary>
-    /// <param name="name">A token; nothing that frames, routes or authorises.</param>
+    /// <summary>Adds a trailer field, sent after the chunked body. Call it before the end. Clients of HTTP/1.0 do not
+    /// receive it.</summary>
+    /// <param name="name">A token; no field for framing, routing or authorization.</param>
     /// <param name="value">ASCII without control characters.</param>
-    /// <exception cref="InvalidOperationException">The answer is complete or has a length, or the exchange has ended.</exception>
+    /// <exception cref="InvalidOperationException">The response is complete or has a length, or the exchange has
+    /// ended.</exception>
     public void AddTrailer(string name, string value)
     {
         using ResponseUse use = Enter();
         use.Answer.AddTrailer(name, value);
     }
 
-    /// <summary>Ends the answer: by itself when an awaited handler has ended. For answers that are given behind <see cref="HttpSession.OnRequest"/>.</summary>
-    /// <exception cref="InvalidOperationException">A write before was not awaited, or the exchange has ended.</exception>
+    /// <summary>Ends the response. Only needed for a response given after <see cref="HttpSession.OnRequest"/> returned:
+    /// after an awaited handler it ends automatically.</summary>
+    /// <exception cref="InvalidOperationException">An earlier write was not awaited, or the exchange has
+    /// ended.</exception>
     public ValueTask EndAsync() => EnterToWait().EndAsync(_generation);
 
     // ------------------------------------------------------------------ for the site
 
-    /// <summary>Adds what was checked: lines with their ends.</summary>
+    /// <summary>Adds checked field lines, including their line ends.</summary>
     internal void AddLines(ReadOnlySpan<byte> lines)
     {
         using ResponseUse use = Enter();
         use.Answer.AddLines(lines);
     }
 
-    /// <summary>Answers with a variant of a file. It is in use by the caller until this returns.</summary>
+    /// <summary>Responds with a variant of a file. The caller keeps a reference to the variant until this
+    /// returns.</summary>
     internal void SendVariant(FileVariant variant)
     {
         using ResponseUse use = Enter();
@@ -281,7 +313,7 @@ public readonly partial struct HttpResponse
         return value;
     }
 
-    // Before converters of the user's run, which they do outside of the gate.
+    // Called before converters of the user run, because these run outside of the gate.
     private void MustBeOpen()
     {
         using ResponseUse use = Enter();
@@ -295,7 +327,7 @@ public readonly partial struct HttpResponse
         return new ResponseUse(exchange, _generation);
     }
 
-    /// <summary>What waits leaves by itself.</summary>
+    /// <summary>Enters for a member that waits; the answer itself leaves the gate.</summary>
     private ServerAnswer EnterToWait()
     {
         ServerExchange exchange = Exchange;
@@ -303,7 +335,7 @@ public readonly partial struct HttpResponse
         return exchange.Answer;
     }
 
-    /// <summary>A member that does not wait is running.</summary>
+    /// <summary>Scope of a member that does not wait.</summary>
     private readonly ref struct ResponseUse(ServerExchange exchange, long generation)
     {
         internal ServerAnswer Answer => exchange.Answer;

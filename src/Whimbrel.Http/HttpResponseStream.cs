@@ -1,6 +1,6 @@
 namespace Whimbrel.Http;
 
-/// <summary>The body of an answer as a stream: a handle, as the response is. What is written by a call that blocks waits in it for the next flush.</summary>
+/// <summary>Response body as a stream: a handle, like the response.</summary>
 internal sealed class HttpResponseStream(HttpResponse response) : OneWayStream(isRead: false)
 {
     public override ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default) => response.WriteAsync(buffer, cancellationToken);
@@ -18,7 +18,7 @@ internal sealed class HttpResponseStream(HttpResponse response) : OneWayStream(i
 
     public override void Flush()
     {
-        if (Loop.Current is not null) return; // it leaves at the next flush that is awaited, or at the end
+        if (Loop.Current is not null) return; // data is sent at the next awaited flush, or at the end
         FlushAsync(CancellationToken.None).GetAwaiter().GetResult();
     }
 }

@@ -2,20 +2,24 @@ using Whimbrel.Http.Files;
 
 namespace Whimbrel.Http;
 
-// Folders whose files are served.
+// Routes that serve the files of a folder.
 public static partial class HttpRoutes
 {
     /// <summary>
-    /// Serves the files of a folder, and never one outside of it, to GET and HEAD. Routes with a longer pattern go before. Small files are kept
-    /// in memory and large ones open, within limits; what changes on disk is seen after <see cref="HttpFileOptions.Freshness"/>.
+    /// Serves the files of a folder to GET and HEAD, and no file outside of it. Routes with a longer pattern have
+    /// priority. Small files are kept in memory and large ones open, within limits. Changes on disk take effect after
+    /// <see cref="HttpFileOptions.Freshness"/>.
     /// </summary>
     /// <param name="routes">A server or a group.</param>
-    /// <param name="prefix">Where in the paths of requests the folder begins: <c>/</c>, or <c>/static</c>.</param>
-    /// <param name="folder">The folder; a relative path begins at the current directory of the process. It may be replaced while it is served.</param>
-    /// <param name="options">What is served, and how much is kept; null for the defaults.</param>
-    /// <exception cref="ArgumentException">The prefix is none or has a handler already, or the options have mistakes.</exception>
-    /// <exception cref="DirectoryNotFoundException">There is no such folder, and <see cref="HttpFileOptions.MayBeMissing"/> is not set.</exception>
-    /// <exception cref="InvalidOperationException">There was a connection.</exception>
+    /// <param name="prefix">Path prefix of the folder in requests: <c>/</c>, or <c>/static</c>.</param>
+    /// <param name="folder">Path of the folder, relative to the current directory of the process. The folder may be
+    /// replaced while it is served.</param>
+    /// <param name="options">Rules and cache limits; null for the defaults.</param>
+    /// <exception cref="ArgumentException">The prefix is malformed or has a handler already, or an option is out of
+    /// range.</exception>
+    /// <exception cref="DirectoryNotFoundException">The folder does not exist, and
+    /// <see cref="HttpFileOptions.MayBeMissing"/> is not set.</exception>
+    /// <exception cref="InvalidOperationException">The server has accepted a connection.</exception>
     public static void Files(this IHttpRoutes routes, string prefix, string folder, HttpFileOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(prefix);

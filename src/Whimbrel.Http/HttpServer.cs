@@ -6,13 +6,16 @@ using Whimbrel.Http.Files;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// An HTTP/1.1 server with routes. Handlers without an awaitable run on the loop, have the body in memory and must not block; awaited ones
-/// begin on the loop, read the body as a stream, and get a token that is cancelled when the client goes away.
+/// HTTP/1.1 server with routes. A handler without an awaitable runs on the loop, has the body in memory and must not
+/// block. An awaited handler starts on the loop and reads the body as a stream. Its token is cancelled when the client
+/// disconnects.
 /// </summary>
 /// <remarks>
-/// A pattern is a path of segments: text, <c>{name}</c> for one segment, and as the last <c>{*name}</c> for all that is left. HEAD is served by
-/// the handler of GET, OPTIONS by the list of methods; a path without a handler is answered with 404, a method without one with 405.
-/// Each connection is a <see cref="HttpSession"/>; all else is what <see cref="Server"/> has. Routes, filters, groups and files are added by the methods of <see cref="HttpRoutes"/>.
+/// A pattern is a path of segments: text, <c>{name}</c> for one segment, or <c>{*name}</c> as the last one for the rest
+/// of the path. HEAD is served by the handler of GET, OPTIONS by the list of methods. A path without a handler gets
+/// 404, a method without one 405.
+/// Each connection is an <see cref="HttpSession"/>. Routes, filters, groups and files are added by the methods of
+/// <see cref="HttpRoutes"/>. Everything else is inherited from <see cref="Server"/>.
 /// </remarks>
 public sealed class HttpServer : Server, IHttpRoutes
 {
@@ -20,24 +23,27 @@ public sealed class HttpServer : Server, IHttpRoutes
 
     private readonly RouteTable _routes;
 
-    /// <summary>A server for one address.</summary>
-    /// <param name="address"><c>http://127.0.0.1:8080</c>, <c>http://*:80</c>, <c>https://...</c> with TLS options, or <c>unix:/path</c>. Port 0 takes a free one.</param>
-    /// <param name="options">Limits; null for the defaults.</param>
-    /// <param name="tls">Certificate and rules for <c>https://</c>. Where <c>ApplicationProtocols</c> are named, <c>http/1.1</c> is among them; else it is what is agreed on.</param>
+    /// <summary>Creates a server with one address.</summary>
+    /// <param name="address"><c>http://127.0.0.1:8080</c>, <c>http://*:80</c>, <c>https://...</c> with TLS options, or
+    /// <c>unix:/path</c>. Port 0 takes a free port.</param>
+    /// <param name="options">HTTP limits; null for the defaults.</param>
+    /// <param name="tls">Certificate and TLS settings for <c>https://</c>. <c>ApplicationProtocols</c> must contain
+    /// <c>http/1.1</c>; if it is empty, <c>http/1.1</c> is used.</param>
     public HttpServer(string address, HttpOptions? options = null, TlsOptions? tls = null)
         : this(new ServerOptions { Address = address ?? throw new ArgumentNullException(nameof(address)), Tls = tls is { ApplicationProtocols.Count: 0 } ? tls.WithApplicationProtocols(ApplicationProtocol) : tls }, options)
     {
     }
 
-    /// <summary>A server with all options of the core.</summary>
-    /// <param name="server">Addresses, engine, TLS and the limits of connections.</param>
-    /// <param name="options">Limits of HTTP; null for the defaults.</param>
+    /// <summary>Creates a server with all options of the core.</summary>
+    /// <param name="server">Addresses, engine, TLS and connection limits.</param>
+    /// <param name="options">HTTP limits; null for the defaults.</param>
     public HttpServer(ServerOptions server, HttpOptions? options = null)
         : this(server, options ??= new HttpOptions(), new RouteTable { ServesTrace = options.AllowTrace, Compression = options.Compression })
     {
     }
 
-    // A factory that is told about the connection would cost each one the objects that tell it: session and routes are all that this one needs.
+    // A factory with a connection argument would allocate that argument for each connection. This one needs only the
+    // options and the routes.
     private HttpServer(ServerOptions server, HttpOptions options, RouteTable routes)
         : base(CheckTls(server), () => new HttpSession(options, routes))
     {
@@ -47,10 +53,12 @@ public sealed class HttpServer : Server, IHttpRoutes
         HttpMetrics.Prepare();
     }
 
-    /// <summary>A server that sends every request on to the same address over TLS, with 308: start it beside the one that has TLS.</summary>
-    /// <param name="address">Where it listens: <c>http://*:80</c>.</param>
-    /// <param name="port">The port of the other one, 1 to 65,535; default 443.</param>
-    /// <param name="options">Limits; with <see cref="HttpOptions.Hosts"/> it sends nobody elsewhere than to these.</param>
+    /// <summary>Creates a server that redirects every request to the same host over TLS, with status 308. Start it
+    /// beside the TLS server.</summary>
+    /// <param name="address">Address to listen on: <c>http://*:80</c>.</param>
+    /// <param name="port">Port of the TLS server, 1 to 65,535; default 443.</param>
+    /// <param name="options">HTTP limits; null for the defaults. With <see cref="HttpOptions.Hosts"/> it redirects to
+    /// these hosts only.</param>
     public static HttpServer RedirectToHttps(string address, int port = 443, HttpOptions? options = null)
     {
         if (port is < 1 or > 65535) throw new ArgumentOutOfRangeException(nameof(port), port, "1 up to 65,535 is possible.");
@@ -59,20 +67,24 @@ public sealed class HttpServer : Server, IHttpRoutes
         return server;
     }
 
-    /// <summary>The limits of HTTP, and its counters.</summary>
+    /// <summary>HTTP limits and counters.</summary>
     public HttpOptions Http { get; }
 
     RouteScope IHttpRoutes.Scope => _routes.Scope;
 
     /// <summary>
-    /// The error hook: answers for handlers and filters that throw, and is told of every such exception. Without an answer of its own the request is answered with 500 and a notice
-    /// names the handler, as without a hook; with one there is no notice, and the connection goes on. Fields and status that the handler had set are gone; fields of filters stay.
+    /// Sets the error hook, which runs for each exception of a handler or filter. Status and fields set by the handler
+    /// are removed; fields added by filters stay. If the hook gives no response, the client gets 500 and a notice names
+    /// the handler, as without a hook. If it gives one, no notice is logged and the connection continues.
     /// </summary>
     /// <param name="hook">
-    /// On the loop; must not block. When the handler had begun its answer (<see cref="HttpResponse.HasBegun"/>), nothing can be answered any more: the connection is aborted afterwards. What it
-    /// throws itself is noted, and the request answered with 500. Mistakes of the client (<see cref="HttpProtocolException"/>) and clients that went away do not come here.
+    /// Called on the loop; must not block. If the handler has begun its response (<see cref="HttpResponse.HasBegun"/>),
+    /// the hook cannot respond: a complete response is delivered, otherwise the connection is aborted. An exception of
+    /// the hook is logged as a notice, and the client gets 500. The hook does not run for errors of the client
+    /// (<see cref="HttpProtocolException"/>) and clients that disconnected.
     /// </param>
-    /// <exception cref="InvalidOperationException">There is a hook already, or there was a connection.</exception>
+    /// <exception cref="InvalidOperationException">A hook is already set, or the server has accepted a
+    /// connection.</exception>
     public void OnError(Action<HttpRequest, HttpResponse, Exception> hook)
     {
         ArgumentNullException.ThrowIfNull(hook);
@@ -84,9 +96,11 @@ public sealed class HttpServer : Server, IHttpRoutes
         });
     }
 
-    /// <summary>The error hook, awaited: see <see cref="OnError(Action{HttpRequest, HttpResponse, Exception})"/>.</summary>
-    /// <param name="hook">Its answer is complete when it has ended.</param>
-    /// <exception cref="InvalidOperationException">There is a hook already, or there was a connection.</exception>
+    /// <summary>Sets an awaited error hook: see
+    /// <see cref="OnError(Action{HttpRequest, HttpResponse, Exception})"/>.</summary>
+    /// <param name="hook">Asynchronous hook. Its response is complete when its task completes.</param>
+    /// <exception cref="InvalidOperationException">A hook is already set, or the server has accepted a
+    /// connection.</exception>
     [OverloadResolutionPriority(2)]
     public void OnError(Func<HttpRequest, HttpResponse, Exception, ValueTask> hook)
     {
@@ -94,9 +108,11 @@ public sealed class HttpServer : Server, IHttpRoutes
         _routes.AddErrorHook(hook);
     }
 
-    /// <summary>The error hook, awaited: see <see cref="OnError(Action{HttpRequest, HttpResponse, Exception})"/>.</summary>
-    /// <param name="hook">Its answer is complete when it has ended.</param>
-    /// <exception cref="InvalidOperationException">There is a hook already, or there was a connection.</exception>
+    /// <summary>Sets an awaited error hook: see
+    /// <see cref="OnError(Action{HttpRequest, HttpResponse, Exception})"/>.</summary>
+    /// <param name="hook">Asynchronous hook. Its response is complete when its task completes.</param>
+    /// <exception cref="InvalidOperationException">A hook is already set, or the server has accepted a
+    /// connection.</exception>
     [OverloadResolutionPriority(1)]
     public void OnError(Func<HttpRequest, HttpResponse, Exception, Task> hook)
     {
@@ -104,14 +120,15 @@ public sealed class HttpServer : Server, IHttpRoutes
         _routes.AddErrorHook((request, response, exception) => RouteHandler.Running(hook(request, response, exception))); // tidy: allowed because it is made once
     }
 
-    /// <summary>Not for use: the compiler reports a hook whose result would be dropped.</summary>
+    /// <summary>Not for use: a compiler error for a hook with a result, which would be dropped.</summary>
     /// <param name="hook">A hook that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
     public void OnError<T>(Func<HttpRequest, HttpResponse, Exception, T> hook) => throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>
-    /// Makes a session that serves the routes of this server on a connection which another session hands over (<see cref="Session.HandOver"/>), unread bytes and all: for a port on
-    /// which several protocols are spoken. This server need not be started for that.
+    /// Creates a session that serves the routes of this server on a connection handed over by another session
+    /// (<see cref="Session.HandOver"/>), including its unread bytes. Use it for a port with several protocols. This
+    /// server need not be started for that.
     /// </summary>
     public HttpSession CreateSession() => new(Http, _routes);
 
@@ -127,8 +144,9 @@ public sealed class HttpServer : Server, IHttpRoutes
         foreach (FileSite site in _routes.Sites) site.Cache.Clear();
     }
 
-    /// <summary>The address of the core for one of HTTP, for <see cref="ServerOptions.Address"/>: <c>http://*</c> is <c>tcp://*:80</c>, <c>https://*</c> is <c>tls://*:443</c>; others stay as they are.</summary>
-    /// <param name="address">As for the constructor.</param>
+    /// <summary>Converts an HTTP address to one of the core, for <see cref="ServerOptions.Address"/>: <c>http://*</c>
+    /// is <c>tcp://*:80</c>, <c>https://*</c> is <c>tls://*:443</c>; other addresses stay as they are.</summary>
+    /// <param name="address">Address, as for the constructor.</param>
     public static string AddressOf(string address)
     {
         ArgumentNullException.ThrowIfNull(address);
@@ -136,12 +154,13 @@ public sealed class HttpServer : Server, IHttpRoutes
         return address.StartsWith("https://", StringComparison.OrdinalIgnoreCase) ? "tls://" + WithPort(address[8..], 443) : address;
     }
 
-    /// <summary>What is wrong with an address of a server of HTTP, and what would be right; null when it can be used.</summary>
-    /// <param name="address">As for the constructor.</param>
+    /// <summary>Returns why an address cannot be used by an HTTP server, and a correct form; null if it can be
+    /// used.</summary>
+    /// <param name="address">Address, as for the constructor.</param>
     public static string? WrongWith(string? address)
     {
         if (NetworkAddress.TryParse(address, out _, out string? mistake)) return null;
-        // Those that are written with a scheme of the core are answered with one.
+        // An address with a scheme of the core gets a message with that scheme.
         return address?.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase) == true ? mistake : mistake.Replace("tcp://", "http://", StringComparison.Ordinal);
     }
 
@@ -156,7 +175,7 @@ public sealed class HttpServer : Server, IHttpRoutes
     private static ServerOptions CheckTls(ServerOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
-        // The core would speak of the scheme of its own.
+        // Otherwise the message of the core would name its own scheme, tcp://.
         if (options.Address is { } address && WrongWith(address) is { } wrong) throw new ArgumentException($"Address: {wrong}", nameof(options));
         if (options.Tls is { ApplicationProtocols: { Count: > 0 } offered } && !offered.Contains(ApplicationProtocol)) throw new ArgumentException($"TlsOptions.ApplicationProtocols has no {ApplicationProtocol}: no client would get an answer.", nameof(options));
         return options.Address is { } text && AddressOf(text) is var plain && plain != text ? options.With(plain) : options;

@@ -4,7 +4,7 @@ using Awaiter = System.Runtime.CompilerServices.ConfiguredValueTaskAwaitable.Con
 
 namespace Whimbrel.Http;
 
-// From requests to answers. The handlers run here; what they leave behind on other threads comes back by Post.
+// From requests to responses. Handlers run here; work completed on other threads returns by Post.
 public partial class HttpSession
 {
     private const string ErrorHookAdvice = "HttpServer.OnError takes a hook that gets request and exception.";
@@ -16,7 +16,7 @@ public partial class HttpSession
 
     // ------------------------------------------------------------------ one request
 
-    /// <summary>True: there may be more to read.</summary>
+    /// <summary>Serves one request. Returns true if more bytes can be read.</summary>
     private bool Dispatch()
     {
         _phase = Phase.Answer;
@@ -25,32 +25,33 @@ public partial class HttpSession
         if (_phase != Phase.Answer) return false;
         ServerExchange exchange = Exchange;
         if (_isHandlerRunning) return exchange.Stream is not null;
-        // A large answer is given in pieces, as the peer takes them.
+        // A large response is sent in pieces, as the peer reads.
         if (exchange.Answer.IsEnding) FinishLater(default);
-        // What another thread has answered already is still on its way to the queue: it goes on when its Advance is here.
+        // A response completed on another thread is not queued yet: its Advance continues with the next request.
         return !_isHandlerRunning && _isDoneHere && exchange.Answer.IsDone ? FinishExchange() : exchange.Stream is not null;
     }
 
-    /// <summary>What the session does for the request that is being answered.</summary>
+    /// <summary>Step of the session for the current request.</summary>
     private enum Stage : byte
     {
-        /// <summary>A browser asks before its request.</summary>
+        /// <summary>CORS preflight.</summary>
         Preflight,
 
-        /// <summary>The request is there.</summary>
+        /// <summary>The request is available.</summary>
         Request,
 
-        /// <summary>A filter that was waited for let it pass.</summary>
+        /// <summary>An awaited filter has let the request pass.</summary>
         AfterFilter,
 
-        /// <summary>The handler has thrown, or a filter.</summary>
+        /// <summary>The handler or a filter has thrown.</summary>
         Failed,
 
-        /// <summary>The error hook that was waited for gave no answer.</summary>
+        /// <summary>The awaited error hook gave no response.</summary>
         Unhandled,
     }
 
-    /// <summary>Runs overrides and handlers. An answer that one of them gives here is seen by the caller, which finishes the exchange. On the session's thread.</summary>
+    /// <summary>Runs overrides and handlers. If one of them completes the response here, the caller finishes the
+    /// exchange. On the session's thread.</summary>
     private void Run(Stage stage, Exception? error = null)
     {
         _isDoneHere = false;
@@ -88,18 +89,18 @@ public partial class HttpSession
         }
     }
 
-    /// <summary>The same, posted: nothing was waited for when it began, and the session goes on behind it.</summary>
+    /// <summary>Runs a posted step, and then continues with the next request.</summary>
     private void RunPosted(Stage stage, Exception? error = null)
     {
         Run(stage, error);
-        // What another thread has answered meanwhile brings an Advance of its own.
+        // A response completed on another thread posts its own Advance.
         if (_phase == Phase.Answer && !_isHandlerRunning && (_isDoneHere || Exchange.Answer.IsEnding)) Advance();
     }
 
     private bool FinishExchange()
     {
         NoteAnswer();
-        // The server may have begun to stop when the head of the answer had left.
+        // The server may have begun to stop after the head of the response was sent.
         if (Exchange.Answer.Closes || _isLast)
         {
             End(_saidAll && UnreadCount == 0);
@@ -115,10 +116,10 @@ public partial class HttpSession
         return true;
     }
 
-    /// <summary>The answer is complete, or a handler is. Any thread, also inside the handler.</summary>
+    /// <summary>Called when the response, or a handler, is complete. Any thread, also inside the handler.</summary>
     internal void AnswerDone()
     {
-        if (IsInRequest) _isDoneHere = true; // its own callback goes on by itself
+        if (IsInRequest) _isDoneHere = true; // the running callback continues after it returns
         else if (!_isHandlerRunning) Post(static s => ((HttpSession)s!).Advance(), this);
     }
 
@@ -132,9 +133,9 @@ public partial class HttpSession
             if (_isHandlerRunning) return;
         }
 
-        // The one that completes it comes back when its bytes are in the queue.
+        // The thread that completes the response calls again when its bytes are queued.
         if (!answer.IsDone || answer.IsCompleting) return;
-        bool wasOffered = !FinishExchange(); // on the pool, where that tells of nothing when there is none
+        bool wasOffered = !FinishExchange(); // on the pool, which delivers nothing if no bytes are unread
         if (_phase == Phase.Over) return;
         if (_peerFinished && UnreadCount == 0) End();
         else if (!wasOffered && (UnreadCount > 0 || _isPaused)) Reoffer();
@@ -152,7 +153,7 @@ public partial class HttpSession
 
     private RouteHandler[]? FiltersOf(ServerExchange exchange) => _routes!.FiltersOf(exchange.Found);
 
-    /// <summary>Runs filters, then the handler, unless one of them answers or has to be waited for.</summary>
+    /// <summary>Runs filters, then the handler, unless a filter responds or must be awaited.</summary>
     private void RunFilters(RouteHandler[] filters, int first)
     {
         ServerExchange exchange = Exchange;
@@ -208,7 +209,7 @@ public partial class HttpSession
         if (route.Handler.OnLoop is { } handler)
         {
             handler(request, response);
-            // One that goes to another protocol has ended the exchange.
+            // A handler that switched the protocol has ended the exchange.
             if (_phase == Phase.Answer && !exchange.Answer.IsDone) FinishLater(default);
             return;
         }
@@ -216,10 +217,12 @@ public partial class HttpSession
         FinishLater(route.Handler.Awaitable!(request, response, Stop));
     }
 
-    /// <summary>Waits for the handler, then for the end of its answer: at once when both are there, else the session goes on when they are.</summary>
+    /// <summary>Waits for the handler, then for the end of its response. If both are complete, finishes at
+    /// once.</summary>
     /// <remarks>
-    /// What is waited for has one owner: this thread up to the registration, then whoever completes it, until <see cref="HandlerDone"/> is back on the session's thread.
-    /// Steps with two delegates that the exchange keeps, and no async method: the runtime keeps one state of such a method for each thread, which does not go far where many wait.
+    /// An awaited operation has one owner: this thread until the registration, then the thread that completes it, until
+    /// <see cref="HandlerDone"/> runs on the session's thread. The steps use two delegates kept by the exchange. An
+    /// async method would need one state machine per wait, and the runtime caches only one per thread.
     /// </remarks>
     private void FinishLater(ValueTask handler)
     {
@@ -246,7 +249,8 @@ public partial class HttpSession
         }
     }
 
-    // From here on AnswerDone leaves it to HandlerDone to go on, so the mark is set only when that is sure to come.
+    // While the mark is set, AnswerDone leaves the continuation to HandlerDone. So the mark is set only when
+    // HandlerDone will certainly run.
     private void Await(Awaiter awaited, Action continuation)
     {
         Exchange.Awaited = awaited;
@@ -256,7 +260,8 @@ public partial class HttpSession
 
     private static Awaiter AwaiterOf(ValueTask task) => task.ConfigureAwait(false).GetAwaiter();
 
-    /// <summary>The handler has ended: the rest of its answer leaves from the same thread. Any thread.</summary>
+    /// <summary>Called when the handler has ended; sends the rest of its response on the same thread. Any
+    /// thread.</summary>
     internal void HandlerEnded(ServerExchange exchange)
     {
         Awaiter handler = exchange.Awaited;
@@ -273,7 +278,7 @@ public partial class HttpSession
 
         if (exchange.Waits != ExchangeWait.Handler && (exchange.IsBroken || !exchange.Answer.HasBegun))
         {
-            // A filter lets the request pass, or the error hook has no answer: the session's thread goes on.
+            // A filter lets the request pass, or the error hook gave no response: the session's thread continues.
             LeaveHandler(exchange, null);
             return;
         }
@@ -313,7 +318,7 @@ public partial class HttpSession
 
     private void LeaveHandler(ServerExchange exchange, Exception? error)
     {
-        exchange.ReleaseEncoder(); // also when the connection has ended
+        exchange.ReleaseEncoder(); // also if the connection has ended
         exchange.HandlerError = error;
         bool isPosted;
         using (GatherWakes()) isPosted = Post(static s => ((HttpSession)s!).HandlerDone(), this);
@@ -323,7 +328,7 @@ public partial class HttpSession
     private void HandlerDone()
     {
         _isHandlerRunning = false;
-        Interlocked.MemoryBarrier(); // a member that completes the answer looks at it when it ends: one of the two sees the other
+        Interlocked.MemoryBarrier(); // a thread that completes the response sets its state, then reads the flag
         if (_phase == Phase.Over) _exchange?.EndHandles();
         if (_exchange is not { } exchange || (exchange.HandlerError is null && exchange.Waits == ExchangeWait.Handler))
         {
@@ -345,7 +350,7 @@ public partial class HttpSession
         ServerExchange? exchange = _exchange;
         if (exchange?.Failure is { } first)
         {
-            // The error hook has thrown, and so has nothing to say.
+            // The error hook itself has thrown, so it gives no response.
             NoteException(exception, "The error hook of an HttpServer", outcome: OutcomeOf(exchange));
             Fail(first);
             return;
@@ -394,7 +399,8 @@ public partial class HttpSession
         }
     }
 
-    /// <summary>Nobody has answered for an exception: a notice, and 500, or an abort when there is a part of an answer.</summary>
+    /// <summary>Handles an exception without a response: logs a notice, and sends 500 or, after a partial response,
+    /// aborts.</summary>
     private void Fail(Exception exception)
     {
         string outcome = OutcomeOf(_exchange);
@@ -404,7 +410,8 @@ public partial class HttpSession
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
     }
 
-    /// <summary>The stop of the server has reset a connection whose handler still ran. Perhaps that handler awaits the stop.</summary>
+    /// <summary>Logs a notice when the stop of the server reset a connection with a running handler. The handler may
+    /// await the stop.</summary>
     private void NoteStopOverdue(ServerExchange exchange)
     {
         if (exchange.Found.Route is not { } route || Server is not { } server || !_routes!.TryNoteStop(Loop.TimeMs)) return;
@@ -414,7 +421,7 @@ public partial class HttpSession
             "stop-overdue.md"));
     }
 
-    /// <summary>What the client gets when its handler has thrown, for the notice.</summary>
+    /// <summary>Result for the client after an exception of its handler, for the notice.</summary>
     private string OutcomeOf(ServerExchange? exchange)
     {
         if (exchange is null || !exchange.TryEnterWriter()) return ResetOutcome;
@@ -429,7 +436,7 @@ public partial class HttpSession
         }
     }
 
-    /// <summary>The answer was not begun, and from here on no handle of its handler can begin it.</summary>
+    /// <summary>Returns true if the response has not begun. After that no handle of its handler can begin it.</summary>
     private static bool TryTakeAnswer(ServerExchange exchange)
     {
         if (!exchange.TryEnterWriter()) return false;
@@ -439,7 +446,7 @@ public partial class HttpSession
         return isOpen;
     }
 
-    /// <summary>A part of the answer was given: the connection ends. An answer that was given as a whole is delivered.</summary>
+    /// <summary>Aborts the connection after a partial response. A complete response is delivered.</summary>
     private void AbortAnswer(Exception exception, bool isPeers)
     {
         if (_exchange is { } exchange)
@@ -459,7 +466,7 @@ public partial class HttpSession
         Abort();
     }
 
-    /// <summary>For the meter: a handler that was told that its peer is gone says so by an exception of any kind.</summary>
+    /// <summary>Error type for metrics. After a disconnect of the peer a handler may throw any exception.</summary>
     private string? ErrorOf(Exception exception, bool isPeers) => isPeers && _peerFinished ? nameof(CloseCause.PeerClosed) : exception.GetType().FullName;
 
     private bool Refuse(HttpRule rule) => Refuse(rule, HttpRules.TextOf(rule));
@@ -471,7 +478,8 @@ public partial class HttpSession
         return Refuse(status, text);
     }
 
-    /// <summary>One answer that says what was wrong, and the end. False: nothing is to be read any more.</summary>
+    /// <summary>Sends one response with the reason, and ends the connection. Returns false: nothing is read any
+    /// more.</summary>
     private bool Refuse(int status, string text)
     {
         CountRefused(status);
@@ -489,7 +497,8 @@ public partial class HttpSession
         return false;
     }
 
-    /// <summary>Forgets what a handler has done to the answer, and keeps what filters have added: what they add to all answers of a site belongs to this one, too.</summary>
+    /// <summary>Discards the handler's changes of the response, and keeps the fields added by filters, because they
+    /// belong to all responses of a site.</summary>
     private void BeginAgain(ServerExchange exchange, bool isHead, bool isOld, bool isPersistent)
     {
         ServerAnswer answer = exchange.Answer;
@@ -497,10 +506,11 @@ public partial class HttpSession
         answer.Release();
         answer.Begin(isHead, isOld, isPersistent);
         if (fields is null) DressAnswer(exchange.HasRequest);
-        else answer.AddAgain(fields); // the site's are among them
+        else answer.AddAgain(fields); // includes the fields of the site
     }
 
-    /// <summary>What a handler met in a body that it read: counted, and to be thrown. The answer says the same when the handler lets it pass. Any thread.</summary>
+    /// <summary>Counts an error found in a body that the handler reads, and returns the exception to throw. If the
+    /// handler does not catch it, the response has its status. Any thread.</summary>
     internal HttpProtocolException Mistake(int status, string text)
     {
         CountRefused(status);
@@ -515,7 +525,7 @@ public partial class HttpSession
 
     // ------------------------------------------------------------------ for the answer
 
-    /// <summary>An answer is about to be sent: from now on nobody is told to go on. Any thread.</summary>
+    /// <summary>Called before a response is sent: from now on no 100 (Continue) is sent. Any thread.</summary>
     private void WithholdContinue()
     {
         if (_exchange is not { Head.Reader.ExpectsContinue: true } exchange || Interlocked.CompareExchange(ref exchange.Continuing, Withheld, Unsaid) != Saying) return;
@@ -523,21 +533,24 @@ public partial class HttpSession
         while (Volatile.Read(ref exchange.Continuing) == Saying) wait.SpinOnce();
     }
 
-    /// <summary>The answer begins now: whether the connection can serve another request behind it. Any thread.</summary>
-    /// <param name="isWhole">Nothing of it follows: what its handler has not read of the body it will not read.</param>
+    /// <summary>Begins the response. Returns whether the connection can serve another request after it. Any
+    /// thread.</summary>
+    /// <param name="isWhole">Whether the response is complete, so that its handler does not read more of the
+    /// body.</param>
     internal bool BeginAnswer(bool isWhole)
     {
         WithholdContinue();
         if (_isLast || _hasEnded || _exchange is not { } exchange) return false;
         if (exchange.Body.IsDone) return true;
-        // Who was not told to send its body may send it or not: nobody knows what comes next.
+        // A client that did not get 100 (Continue) may send its body or not, so the next bytes are ambiguous.
         if (exchange.Head.Reader.ExpectsContinue && Volatile.Read(ref exchange.Continuing) != Said) return false;
-        // Who answers while the body comes reads on, as an echo does; what is left then is read away, or ends the connection.
+        // A handler that responds while it reads the body, as an echo does, continues to read. The rest is then
+        // skipped, or ends the connection.
         if (!isWhole && exchange.Stream is { WasRead: true }) return true;
         return exchange.Body.Left <= _options.SkipLimitBytes;
     }
 
-    /// <summary>This thread is inside OnRequest.</summary>
+    /// <summary>Whether this thread is inside OnRequest.</summary>
     private bool IsInRequest => _requestThread == Environment.CurrentManagedThreadId;
 
     internal bool IsAskedToSwitch => IsInRequest && _exchange is { Head.Reader: { WantsUpgrade: true, Framing: HttpFraming.None, MinorVersion: 1 } };
@@ -551,7 +564,7 @@ public partial class HttpSession
     internal void LeaveForNext()
     {
         NoteAnswer();
-        // An awaited handler goes on for as long as it likes, and its end is waited for with the exchange.
+        // An awaited handler may run longer; the exchange is kept until it ends.
         Exchange.IsLeft = Exchange.Found.Route is { IsAwaitable: true };
         if (Exchange.IsLeft) Exchange.EndHandles();
         else ReleaseExchange();

@@ -2,8 +2,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// What a peer has time for. One timer, which is moved only when something is due before it: a request that comes whole and is
-// answered at once costs two reads of the loop's clock.
+// Timeouts of the peer. One timer, which moves only when an earlier deadline appears. So a request that arrives whole
+// and is answered at once costs two reads of the loop's clock.
 public partial class HttpSession
 {
     private const int SendTickMs = 1000;
@@ -24,15 +24,16 @@ public partial class HttpSession
         _timer.Start(TimeSpan.FromMilliseconds(Math.Max(1, dueMs - Loop.TimeMs)));
     }
 
-    /// <summary>The loop's thread, outside of the session's callbacks.</summary>
+    /// <summary>Called on the loop's thread, outside of the session's callbacks.</summary>
     internal void TimeHasCome() => Post(static s => ((HttpSession)s!).Tick(), this);
 
     private void WatchQuiet() => Watch(_quietSinceMs + Milliseconds(_options.KeepAliveTimeout));
 
-    /// <summary>The peer owes us bytes of a body from now on.</summary>
+    /// <summary>Starts the timeout for bytes of a body.</summary>
     private void WatchBody() => Watch(BodyDueMs());
 
-    /// <summary>An answer is on its way, and may meet a peer that does not take it. On the session's thread.</summary>
+    /// <summary>Starts the timeout for sending a response, because the peer may not read it. On the session's
+    /// thread.</summary>
     internal void WatchSending()
     {
         if (Volatile.Read(ref _timerDueMs) is > 0 and long dueMs && dueMs <= Loop.TimeMs + SendTickMs) return;
@@ -60,7 +61,7 @@ public partial class HttpSession
                 Answer(408, "The head of the request took too long");
                 return;
             case Phase.Head:
-                if (IsHeldBack) _quietSinceMs = nowMs; // it waits for its answers, and sending has its own times
+                if (IsHeldBack) _quietSinceMs = nowMs; // responses are pending, and sending has its own timeouts
                 if (!IsDue(_quietSinceMs + Milliseconds(_options.KeepAliveTimeout), nowMs)) return;
                 Count(HttpCount.IdleClosed);
                 End();

@@ -2,13 +2,14 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http;
 
-// What the meter is told of requests, and their activities: each that began while somebody listened, once. A field is looked at when nobody does.
+// Metrics and activities of requests. A request that began with a listener is recorded once; without one it costs one
+// check of a field.
 public partial class HttpSession
 {
-    /// <summary>The request under way is told of, and was not yet.</summary>
+    /// <summary>Whether the current request is to be recorded, and was not yet.</summary>
     private bool IsTimed => _exchange is { TimedFrom: not 0 };
 
-    /// <summary>The head of a request has come.</summary>
+    /// <summary>Called when the head of a request was received.</summary>
     private void BeginTime(HttpMetrics metrics, HttpVerb verb)
     {
         Exchange.TimedFrom = HttpMetrics.Now(Loop);
@@ -23,9 +24,9 @@ public partial class HttpSession
         }
     }
 
-    /// <summary>It has its answer, or gets none. While its head is there.</summary>
-    /// <param name="status">0 when none was sent.</param>
-    /// <param name="error">What went wrong, when something did that the status does not say.</param>
+    /// <summary>Records the end of a request, with or without a response, while its head is available.</summary>
+    /// <param name="status">Status code; 0 if no response was sent.</param>
+    /// <param name="error">Error type that the status does not show; null for none.</param>
     private void TellTime(int status, string? error)
     {
         ServerExchange exchange = Exchange;

@@ -5,17 +5,18 @@ namespace Whimbrel.Http;
 // From bytes to requests. Everything here runs on the session's thread, inside OnUnread.
 public partial class HttpSession
 {
-    private const int LargeBytes = 64 * 1024; // less is in the system's hands before anybody looks
+    private const int LargeBytes = 64 * 1024; // fewer bytes are usually accepted by the kernel before the first check
 
-    // The word to go on (100): said at most once, and never behind the answer, which may come from any thread.
+    // State of 100 (Continue): sent at most once, and never after the response, which may come from any thread.
     private const int Unsaid = 0;
     private const int Saying = 1;
     private const int Said = 2;
     private const int Withheld = 3;
 
 
-    /// <summary>Reads requests; what belongs to later ones stays unread. Not for overriding: a protocol of your own takes the connection over (<see cref="HttpResponse.SwitchProtocol"/>).</summary>
-    /// <param name="unread">What is unread.</param>
+    /// <summary>Reads requests; bytes of later ones stay unread. Sealed: for another protocol hand the connection over
+    /// (<see cref="HttpResponse.SwitchProtocol"/>).</summary>
+    /// <param name="unread">Unconsumed bytes.</param>
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
@@ -59,7 +60,7 @@ public partial class HttpSession
 
     private bool ReadHead(ReadOnlySpan<byte> rest, ref int taken)
     {
-        // Held back: the peer does not take its answers, so its next question can wait.
+        // While the peer does not read its responses, its next request waits.
         if (rest.IsEmpty || IsHeldBack) return false;
         if (_exchange is not { } exchange)
         {
@@ -118,7 +119,7 @@ public partial class HttpSession
         return true;
     }
 
-    /// <summary>An answer with nothing but what all have. True: a browser asks beforehand.</summary>
+    /// <summary>Begins a response with the common fields. Returns true for a CORS preflight.</summary>
     private bool BeginResponse(ServerExchange exchange)
     {
         HttpReader reader = exchange.Head.Reader;
@@ -165,7 +166,8 @@ public partial class HttpSession
         }
     }
 
-    /// <summary>Gives the read that waits what is there for it. True: it has its result, and is to be completed.</summary>
+    /// <summary>Copies available bytes to the pending read. Returns true if the read has its result and can be
+    /// completed.</summary>
     private bool GiveBody(HttpBody stream, ReadOnlySpan<byte> rest, out int taken)
     {
         taken = 0;
@@ -234,7 +236,7 @@ public partial class HttpSession
             case HttpReading.Done:
                 return NextRequest();
             case HttpReading.Broken:
-                // Answered already: there is nothing to say any more.
+                // The response was sent already, so no error response is possible.
                 NoteProtocolError(new HttpProtocolException(body.Rule));
                 CountRefused(HttpRules.StatusOf(body.Rule));
                 End();
@@ -252,8 +254,9 @@ public partial class HttpSession
         _quietSinceMs = Loop.TimeMs;
         if (BytesPending > LargeBytes) WatchSending();
         if (Loop.IsCurrent) return true;
-        // On the pool what a callback sends leaves when it returns: an answer that another thread gives to the next request
-        // would overtake it. So that one has a callback of its own. What is left of the block that is being offered is not counted as unread yet.
+        // On the pool the sends of a callback are queued when it returns. A response of another thread to the next
+        // request would overtake them, so that request gets its own callback. The rest of the current block is not
+        // counted as unread yet.
         Reoffer();
         return false;
     }
@@ -262,12 +265,12 @@ public partial class HttpSession
     {
         if (left <= _options.PipelineLimitBytes || _isPaused) return;
         _isPaused = true;
-        // Unread bytes of a body that nobody reads are its own back-pressure, and no pipeline.
+        // Unread bytes of a body that the handler does not read are back-pressure, not pipelining.
         if (Exchange.Body.IsDone) Count(HttpCount.PipelinePauses);
         PauseReceiving();
     }
 
-    /// <summary>What is unread comes again, though nothing new has come.</summary>
+    /// <summary>Delivers unread bytes again without new data.</summary>
     private void Reoffer()
     {
         OfferAgain();
@@ -276,7 +279,8 @@ public partial class HttpSession
         ResumeReceiving();
     }
 
-    /// <summary>The body is wanted. Who waits for that word is told, once, and not behind its answer; who has not waited for it is not.</summary>
+    /// <summary>Sends 100 (Continue) because the body is wanted, if the client waits for it: once, and not after the
+    /// response. A client that has begun its body gets none.</summary>
     private void SayContinue(bool hasBegun)
     {
         if (_exchange is not { Head.Reader.ExpectsContinue: true } exchange) return;
@@ -284,7 +288,7 @@ public partial class HttpSession
         if (!hasBegun)
         {
             Send("HTTP/1.1 100 Continue\r\n\r\n"u8);
-            // On the pool it would leave when this callback returns, and the client waits for it.
+            // On the pool it would be sent when this callback returns, and the client waits for it.
             if (!Loop.IsCurrent) Flush();
         }
 
@@ -293,7 +297,7 @@ public partial class HttpSession
 
     // ------------------------------------------------------------------ a stream that is read
 
-    /// <summary>A read begins. Any thread.</summary>
+    /// <summary>Called when a read begins. Any thread.</summary>
     internal bool AskForBody() => Post(static s => ((HttpSession)s!).OfferBody(), this);
 
     private void OfferBody()
@@ -304,6 +308,6 @@ public partial class HttpSession
         else if (GiveBody(stream, default, out _)) stream.Complete();
     }
 
-    /// <summary>A read is given up. Any thread.</summary>
+    /// <summary>Called when a read is cancelled. Any thread.</summary>
     internal void CancelRead() => Post(static s => ((HttpSession)s!)._exchange?.Stream?.CancelRead(), this);
 }

@@ -3,27 +3,28 @@ using System.Text;
 
 namespace Whimbrel.Http;
 
-// What holds for all answers of a site: who may see them, over what they come, and that they are noted. Each costs a look at an
-// option when it is off.
+// Rules for all responses of a site: CORS, HSTS, compression, access log. Each costs one check of an option when it is
+// off.
 public partial class HttpSession
 {
-    private const int ClientWentAway = 499; // no status of the protocol: what other servers write into their logs
+    private const int ClientWentAway = 499; // not a status of the protocol, but common in server logs
 
     private byte[]? _peerText;
 
-    /// <summary>Whether answers are compressed unless they say otherwise.</summary>
+    /// <summary>Default of MayCompress for responses.</summary>
     internal bool MayCompress => _options.Compression is { } compression && (compression.OverTls || Tls is null);
 
-    /// <summary>Adds the fields that every answer has. True: the answer has nothing else, a browser asks beforehand.</summary>
+    /// <summary>Adds the fields of every response. Returns true for a CORS preflight: its response is complete with
+    /// them.</summary>
     private bool DressAnswer(bool hasRequest)
     {
         if (_options.StrictTransportLine is { } line && Tls is not null) Exchange.Response.AddLines(line);
         return hasRequest && _options.Cors is { } cors && cors.Apply(Exchange.Request, Exchange.Response);
     }
 
-    /// <summary>Notes an answer, once, while its request is there.</summary>
-    /// <param name="wentAway">It was not heard to its end, or not at all.</param>
-    /// <param name="error">For the meter: what went wrong.</param>
+    /// <summary>Records a response once, while its request is available.</summary>
+    /// <param name="wentAway">Whether the client disconnected before the end of the response.</param>
+    /// <param name="error">Error type for metrics; null for none.</param>
     private void NoteAnswer(bool wentAway = false, string? error = null)
     {
         ServerExchange exchange = Exchange;

@@ -3,24 +3,29 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The server's side of an HTTP/1.1 connection. Derive from it, override <see cref="OnRequest"/> and answer with <see cref="Respond"/> or
-/// with <see cref="Response"/>: on the loop, without a task and without an allocation for each request. <see cref="HttpServer"/> makes
-/// such sessions by itself, with routes and awaitable handlers.
+/// Server side of an HTTP/1.1 connection. Derive from it, override <see cref="OnRequest"/> and respond with
+/// <see cref="Respond"/> or <see cref="Response"/>: on the loop, without a task or an allocation per request.
+/// <see cref="HttpServer"/> creates such sessions, with routes and awaitable handlers.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>A <see cref="HttpRequest"/> and a <see cref="HttpResponse"/> belong to one exchange, which ends when the answer is complete. From then on they throw, on any thread, and nothing is sent.</item>
-/// <item>One request at a time, in their order; the next is read when this one was answered. Until then at most
-/// <see cref="HttpOptions.PipelineLimitBytes"/> of what the peer sends ahead are taken in, and what one receive brought above that.</item>
-/// <item>A request that breaks a rule or a limit gets one answer, with the status that says so, and the connection is closed. Nothing behind
-/// it is served.</item>
-/// <item><see cref="OnRequest"/> may return without an answer: it is given later, on any thread. Each request gets exactly one.</item>
-/// <item>An exception of an override or handler is told to <see cref="Session.OnError"/>, and answered with 500 when nothing was sent; else
-/// the connection is aborted. Either way it ends, and no other. An answer that was whole before is delivered, and the connection serves the next request.</item>
-/// <item>A peer that goes away cancels <see cref="Stop"/>.</item>
+/// <item>An <see cref="HttpRequest"/> and an <see cref="HttpResponse"/> belong to one exchange, which ends when the
+/// response is complete and the handler has returned. After that they throw, on any thread, and nothing is sent.</item>
+/// <item>Requests are served one at a time, in order; the next is read after the response. Until then at most
+/// <see cref="HttpOptions.PipelineLimitBytes"/> of pipelined data are received, plus the rest of one receive.</item>
+/// <item>A request that breaks a rule or a limit gets one response with the matching status, and the connection is
+/// closed. Later requests are not served.</item>
+/// <item><see cref="OnRequest"/> may return without a response, which is then given later, on any thread. Each request
+/// gets exactly one.</item>
+/// <item>An exception of an override or handler, unless the client caused it or a hook
+/// (<see cref="HttpServer.OnError(Action{HttpRequest, HttpResponse, Exception})"/>) responds, is passed to
+/// <see cref="Session.OnError"/>. The client gets 500 if the response has not begun; otherwise the connection is
+/// aborted. Only this connection ends. A complete response is delivered, and the connection serves the next
+/// request.</item>
+/// <item>A disconnect of the peer cancels <see cref="Stop"/>.</item>
 /// </list>
-/// The life of a request: <c>HttpSession.Reading.cs</c> reads it, <c>HttpSession.Answering.cs</c> has it answered, <c>HttpSession.Clock.cs</c>
-/// holds the peer to its times, <c>HttpSession.Metrics.cs</c> tells the meter.
+/// <c>HttpSession.Reading.cs</c> reads requests, <c>HttpSession.Answering.cs</c> runs handlers,
+/// <c>HttpSession.Clock.cs</c> enforces timeouts, <c>HttpSession.Metrics.cs</c> records metrics.
 /// </remarks>
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and a handler may look at its token after the end.")]
 public partial class HttpSession : Session
@@ -29,19 +34,19 @@ public partial class HttpSession : Session
 
     private readonly HttpOptions _options;
     private readonly RouteTable? _routes;
-    private HttpResponse _response; // a handle, so that Response can give it by reference
-    private ServerExchange? _exchange; // from the first byte of a head to the end of its answer
+    private HttpResponse _response; // a field, so that Response can return a reference
+    private ServerExchange? _exchange; // from the first byte of a head to the end of its response
     private CancellationTokenSource? _stop;
     private Phase _phase;
     private int _requests;
     private bool _isPaused;
     private bool _peerFinished;
-    private bool _saidAll; // the request asked for the end of the connection, and nothing came behind it
+    private bool _saidAll; // the request has asked to close the connection, and no bytes follow it
     private volatile bool _isLast;
     private volatile bool _hasEnded;
 
-    /// <summary>Makes a session.</summary>
-    /// <param name="options">Its limits; null for the defaults. One object for all sessions of a kind.</param>
+    /// <summary>Creates a session.</summary>
+    /// <param name="options">Limits; null for the defaults. Use one object for all sessions of a kind.</param>
     protected HttpSession(HttpOptions? options = null)
     {
         _options = options ?? s_defaults;
@@ -54,24 +59,26 @@ public partial class HttpSession : Session
 
     private enum Phase : byte
     {
-        /// <summary>Between requests, or in a head.</summary>
+        /// <summary>Between requests, or inside a head.</summary>
         Head,
 
-        /// <summary>A body is kept until it is whole.</summary>
+        /// <summary>A body is buffered until it is complete.</summary>
         Body,
 
-        /// <summary>A request waits for its answer. Its body may be read meanwhile.</summary>
+        /// <summary>A request waits for its response. Its body may be read meanwhile.</summary>
         Answer,
 
-        /// <summary>The rest of a body that nobody wants is read away.</summary>
+        /// <summary>The rest of an unwanted body is read and dropped.</summary>
         Skip,
 
-        /// <summary>No further request is read.</summary>
+        /// <summary>No more requests are read.</summary>
         Over,
     }
 
-    /// <summary>The answer to the request that <see cref="OnRequest"/> is called for. To answer later, on any thread, keep it: <c>HttpResponse response = Response;</c></summary>
-    /// <exception cref="InvalidOperationException">This is not inside of <see cref="OnRequest"/>: it is not known which request would be answered.</exception>
+    /// <summary>Response to the current request of <see cref="OnRequest"/>. To respond later, on any thread, copy it:
+    /// <c>HttpResponse response = Response;</c></summary>
+    /// <exception cref="InvalidOperationException">The call is not inside <see cref="OnRequest"/>, so the request is
+    /// unknown.</exception>
     protected ref HttpResponse Response
     {
         get
@@ -82,7 +89,8 @@ public partial class HttpSession : Session
         }
     }
 
-    /// <summary>Cancelled when the peer has gone away, or the connection has ended. For what works on an answer.</summary>
+    /// <summary>Token that is cancelled when the peer disconnects, when the connection has ended, or when the server
+    /// stops while server-sent events are sent.</summary>
     public CancellationToken Stop
     {
         get
@@ -100,28 +108,31 @@ public partial class HttpSession : Session
     // ------------------------------------------------------------------ overrides
 
     /// <summary>
-    /// The head of a request that has a body was read: says what is to become of the body. The default is <see cref="HttpBodyMode.Buffer"/>.
-    /// On the session's thread; no answer yet.
+    /// Called with the head of a request that has a body; returns how the body is read. Default:
+    /// <see cref="HttpBodyMode.Buffer"/>; in an <see cref="HttpServer"/>, the mode of the route. The session's thread.
+    /// No response can be given here.
     /// </summary>
     /// <param name="request">The request, without its body.</param>
     protected virtual HttpBodyMode OnHead(HttpRequest request) => _routes is null ? HttpBodyMode.Buffer : Exchange.Found.Mode;
 
     /// <summary>
-    /// A request is there. Answer it here, or later on any thread. The session's thread; must not block on the loop. The default is 404, and
-    /// in an <see cref="HttpServer"/> the route's handler.
+    /// Called with a request. Respond here, or later on any thread. The session's thread; must not block on the loop.
+    /// The default responds with 404; in an <see cref="HttpServer"/> it runs the route's handler.
     /// </summary>
-    /// <param name="request">Valid until it is answered.</param>
+    /// <param name="request">The request. Valid until the exchange ends.</param>
     protected virtual void OnRequest(HttpRequest request)
     {
         if (_routes is null) Response.Fail(404);
         else RunRoute();
     }
 
-    /// <summary>Answers the request that <see cref="OnRequest"/> is called for with a body that lies in memory, head and body as one message.</summary>
-    /// <param name="status">100 to 599; one that has a body, unless it is empty.</param>
+    /// <summary>Responds to the current request of <see cref="OnRequest"/> with a body from memory. Head and body are
+    /// sent as one message.</summary>
+    /// <param name="status">200 to 599; a status that allows a body, unless it is empty.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    /// <param name="body">Copied.</param>
-    /// <exception cref="InvalidOperationException">It has an answer already, or this is not inside of <see cref="OnRequest"/>.</exception>
+    /// <param name="body">The body; copied.</param>
+    /// <exception cref="InvalidOperationException">A response was already given, or the call is not inside
+    /// <see cref="OnRequest"/>.</exception>
     protected void Respond(int status, ReadOnlySpan<byte> contentType, ReadOnlySpan<byte> body)
     {
         HttpResponse response = Response;
@@ -153,18 +164,19 @@ public partial class HttpSession : Session
             return;
         }
 
-        // What waits for the peer to take its answers comes again; a request that was not finished has no answer.
+        // Requests held back by a full send queue are delivered again later. An incomplete request gets no response.
         if (!IsHeldBack || UnreadCount == 0) End();
     }
 
     /// <inheritdoc/>
     protected override void OnServerStopping()
     {
-        // What is under way is answered; who waits for nothing but further events is told to end.
+        // Pending requests are answered. An event stream, which has no end of its own, is cancelled.
         _isLast = true;
         if (_phase == Phase.Head)
         {
-            // A client that keeps an idle connection looks at it when it has another request, and not for our FIN (RFC 9112, 9.6).
+            // A client with an idle connection checks it only when it has another request, so its FIN is not waited for
+            // (RFC 9112, 9.6).
             if (_exchange is null && UnreadCount == 0 && BytesPending == 0) NotePeerFinished();
             base.OnServerStopping();
         }
@@ -190,10 +202,11 @@ public partial class HttpSession : Session
         _phase = Phase.Over;
     }
 
-    /// <param name="peerSaidAll">By the protocol nothing comes any more (RFC 9112, 9.6), so nobody waits for the peer's FIN.</param>
+    /// <param name="peerSaidAll">Whether the protocol allows no more data (RFC 9112, 9.6), so that the peer's FIN is
+    /// not waited for.</param>
     private void End(bool peerSaidAll = false)
     {
-        // In the middle of a body: an answer is noted before.
+        // Only for a request in the middle of its body, because completed responses are recorded before.
         if (IsTimed) TellTime(0, nameof(CloseCause.PeerClosed));
         ReleaseExchange();
         _phase = Phase.Over;

@@ -2,7 +2,7 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Http;
 
-/// <summary>What is counted.</summary>
+/// <summary>Counted events.</summary>
 internal enum HttpCount
 {
     Requests,
@@ -18,7 +18,7 @@ internal enum HttpCount
     HandlerErrors,
 }
 
-/// <summary>Counters of many loops: each loop adds to a row of its own, so that none waits for another's cache line.</summary>
+/// <summary>Counters of many loops. Each loop uses its own row, to avoid contention on cache lines.</summary>
 internal sealed class HttpTally
 {
     private const int Rows = 16;

@@ -4,15 +4,15 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-/// <summary>Text in paths and queries.</summary>
+/// <summary>Decoding of paths and queries.</summary>
 internal static class HttpText
 {
     private const int SmallText = 256;
 
-    /// <summary>Takes percent signs away, which the reader has checked.</summary>
+    /// <summary>Decodes percent-encoding that the reader has checked.</summary>
     internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text) => text.Contains((byte)'%') ? Decode(text, new byte[text.Length]) : text;
 
-    /// <summary>The same, into memory of the caller's, as long as the text.</summary>
+    /// <summary>Decodes into memory of the caller, at least as long as the text.</summary>
     internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text, Span<byte> plain)
     {
         int length = 0;
@@ -31,7 +31,8 @@ internal static class HttpText
 
     // ------------------------------------------------------------------ queries and forms
 
-    /// <summary>As text: a plus sign is a space, and a percent sign that is followed by no two hexadecimal digits is one. What is no UTF-8 becomes U+FFFD.</summary>
+    /// <summary>Decodes a query or form text: a plus sign is a space, and a percent sign without two hexadecimal digits
+    /// stands for itself. Invalid UTF-8 becomes U+FFFD.</summary>
     internal static string DecodePlus(ReadOnlySpan<byte> text)
     {
         if (text.IndexOfAny((byte)'%', (byte)'+') < 0) return Encoding.UTF8.GetString(text);
@@ -44,7 +45,7 @@ internal static class HttpText
         return decoded;
     }
 
-    /// <summary>Whether this is how that is written.</summary>
+    /// <summary>Returns whether the encoded text stands for the given bytes.</summary>
     internal static bool IsPlus(ReadOnlySpan<byte> written, ReadOnlySpan<byte> meant)
     {
         foreach (byte b in meant)

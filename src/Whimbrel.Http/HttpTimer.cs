@@ -3,12 +3,12 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The timer of one session after another: a loop keeps those of connections that have ended, so that a connection for one request makes none. Its thread takes and gives them back; a session on the
-/// pool has one of its own.
+/// Timer that is reused by sessions. A loop keeps those of ended connections, so that a connection with one request
+/// allocates none. Only the loop's thread takes and returns them; a session on the pool has its own.
 /// </summary>
 internal sealed class HttpTimer
 {
-    private const int MostKept = 1024; // 160 KB for a loop
+    private const int MostKept = 1024; // 160 KB per loop
 
     private static readonly ConditionalWeakTable<Loop, Stack<HttpTimer>> s_free = [];
 
@@ -18,7 +18,7 @@ internal sealed class HttpTimer
 
     private HttpTimer(Loop loop) => _loop = loop;
 
-    /// <summary>One for a session that has its connection. Any thread.</summary>
+    /// <summary>Takes a timer for a connected session. Any thread.</summary>
     internal static HttpTimer Take(HttpSession session)
     {
         Loop loop = session.Loop;
@@ -27,14 +27,15 @@ internal sealed class HttpTimer
         return timer;
     }
 
-    /// <summary>Starts it, or moves it. Any thread, one at a time.</summary>
+    /// <summary>Starts or moves it. Any thread, one at a time.</summary>
     internal void Start(TimeSpan due)
     {
         if (_timer is { } timer) timer.Start(due);
         else _timer = _loop.StartTimer(due, static t => ((HttpTimer)t!).Fire(), this);
     }
 
-    /// <summary>Its session has ended. From elsewhere than the loop it may fire once more, for nobody.</summary>
+    /// <summary>Returns the timer when its session has ended. Called from another thread than the loop, it may fire
+    /// once more without effect.</summary>
     internal void Return()
     {
         _session = null;

@@ -1,15 +1,15 @@
 namespace Whimbrel.Http;
 
-/// <summary>The method of a request. Case counts: <c>get</c> is another method than <c>GET</c>.</summary>
+/// <summary>Method of a request. Case-sensitive: <c>get</c> is another method than <c>GET</c>.</summary>
 public enum HttpVerb
 {
-    /// <summary>One that has no number here; its name is in the request.</summary>
+    /// <summary>Any other method; its name is in the request.</summary>
     Other,
 
     /// <summary>GET.</summary>
     Get,
 
-    /// <summary>HEAD: as GET, and the answer has no body.</summary>
+    /// <summary>HEAD: like GET, with a response without body.</summary>
     Head,
 
     /// <summary>POST.</summary>

@@ -1,6 +1,7 @@
 namespace Whimbrel.Http;
 
-/// <summary>A body as a stream that is read or written: without a length, or a place that can be chosen. What the other way does throws.</summary>
+/// <summary>Body stream in one direction, without length and seeking. Operations of the other direction
+/// throw.</summary>
 internal abstract class OneWayStream(bool isRead) : Stream
 {
     public override bool CanRead => isRead;

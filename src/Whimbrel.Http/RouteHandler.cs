@@ -2,7 +2,8 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Http;
 
-/// <summary>A handler or a filter: one of the two kinds. Task and ValueTask, with and without a token, are one kind from here on.</summary>
+/// <summary>Handler or filter of one of two kinds. Task and ValueTask, with and without a token, become one kind
+/// here.</summary>
 internal readonly struct RouteHandler
 {
     internal const string DroppedResult = "The result of this handler would be dropped. Answer by the response, or return Task or ValueTask; to drop a result knowingly, write a block: { Call(); }";
@@ -13,10 +14,10 @@ internal readonly struct RouteHandler
         Awaitable = awaitable;
     }
 
-    /// <summary>Runs on the loop, and has answered when it returns.</summary>
+    /// <summary>Handler that runs on the loop, and has responded when it returns.</summary>
     internal Action<HttpRequest, HttpResponse>? OnLoop { get; }
 
-    /// <summary>Has answered when its task has ended.</summary>
+    /// <summary>Handler that has responded when its task completes.</summary>
     internal Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? Awaitable { get; }
 
     internal static RouteHandler Of(Action<HttpRequest, HttpResponse> handler)
@@ -52,10 +53,11 @@ internal readonly struct RouteHandler
 
     internal static ValueTask Running(Task? task) => new(task ?? throw new InvalidOperationException("The handler returned null instead of a task: return Task.CompletedTask."));
 
-    /// <summary>Throws for an async void method: nobody could wait for it, so its answer would come after the request's, and its exception would end the process.</summary>
+    /// <summary>Throws for an async void method: its end cannot be awaited, so its response would be late, and its
+    /// exception would end the process.</summary>
     internal static void RefuseAsyncVoid(Delegate handler, string parameter)
     {
-        // Machine code compiled ahead need not have the attribute; the mistake shows in every debug run.
+        // With native AOT the attribute may be missing; the error still appears in every debug run.
         if (!RuntimeFeature.IsDynamicCodeSupported || !handler.Method.IsDefined(typeof(AsyncStateMachineAttribute), inherit: false)) return;
         throw new ArgumentException("The handler is async void, so nothing waits for its answer. Let it return Task or ValueTask.", parameter);
     }

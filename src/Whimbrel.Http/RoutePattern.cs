@@ -1,8 +1,8 @@
 namespace Whimbrel.Http;
 
 /// <summary>
-/// What a pattern may say. Whatever could never match a request, or means something else in another library, throws where the route is made: a route that
-/// answers 404 to everything is found late.
+/// Rules for patterns. A pattern that can never match, or that has another meaning in other libraries, throws at
+/// registration. Otherwise a route that always returns 404 would be found late.
 /// </summary>
 internal static class RoutePattern
 {

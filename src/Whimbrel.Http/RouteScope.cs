@@ -1,6 +1,7 @@
 namespace Whimbrel.Http;
 
-/// <summary>The prefix and the filters of a server or a group. Before the first connection it collects; afterwards the table has what it needs (<see cref="RouteTable"/>).</summary>
+/// <summary>Prefix and filters of a server or a group. It collects them before the first connection; afterwards only
+/// the table is used (<see cref="RouteTable"/>).</summary>
 internal sealed class RouteScope
 {
     private readonly RouteScope? _outer;
@@ -39,7 +40,7 @@ internal sealed class RouteScope
 
     internal void Add(string method, string pattern, RouteHandler handler) => Table.Add(Table.NumberFor(method), this, PathOf(pattern), handler);
 
-    /// <summary>A pattern with the prefixes before it.</summary>
+    /// <summary>Returns a pattern with all prefixes.</summary>
     internal string PathOf(string pattern)
     {
         ArgumentNullException.ThrowIfNull(pattern);
@@ -47,7 +48,8 @@ internal sealed class RouteScope
         return pattern == "/" && Prefix.Length > 0 ? Prefix : Prefix + pattern;
     }
 
-    /// <summary>Its filters behind those of the scopes around it; null when there are none.</summary>
+    /// <summary>Returns the filters of the outer scopes, followed by those of this one; null if there are
+    /// none.</summary>
     internal RouteHandler[]? AllFilters()
     {
         RouteHandler[] outer = _outer?.AllFilters() ?? [];

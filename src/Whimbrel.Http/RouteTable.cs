@@ -6,14 +6,14 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The routes of a server as one tree of path segments. A segment is a text, a <c>{name}</c> that stands for any one segment, or, last,
-/// a <c>{*name}</c> for all that is left. Text goes before names, names before the rest; a path that fits one of them with another
-/// method goes on looking. Each place of the tree is seen once at most for a request.
+/// Routes of a server as one tree of path segments. A segment is a text, a <c>{name}</c> for any one segment, or, as
+/// the last, a <c>{*name}</c> for the rest. Text has priority over names, names over the rest. If a match lacks the
+/// method, the search continues. Each node is visited at most once per request.
 /// </summary>
 internal sealed class RouteTable
 {
     private const int LongestText = 256;
-    private const int FirstOwn = (int)HttpVerb.Patch + 1; // methods without a number get theirs from here on
+    private const int FirstOwn = (int)HttpVerb.Patch + 1; // numbers of methods that are not in HttpVerb begin here
     private const int MostOwn = 64 - FirstOwn;
     private const ulong All = (1UL << (int)HttpVerb.Get) | (1UL << (int)HttpVerb.Head) | (1UL << (int)HttpVerb.Options);
 
@@ -27,19 +27,19 @@ internal sealed class RouteTable
 
     internal RouteTable() => Scope = new RouteScope(this);
 
-    /// <summary>A handler or a folder of files; with its pattern, and with method and pattern for messages.</summary>
+    /// <summary>Handler or folder, with its pattern, and with method and pattern for messages.</summary>
     internal sealed record Route(RouteScope Scope, RouteHandler Handler, FileSite? Site, string[] Names, string Pattern, string Text)
     {
-        /// <summary>What runs before it; null when nothing does. Known from the first request on.</summary>
+        /// <summary>Filters that run before it; null for none. Set at the first request.</summary>
         internal RouteHandler[]? Filters { get; set; }
 
         internal bool IsAwaitable => Handler.Awaitable is not null;
     }
 
-    /// <summary>What was found for a request.</summary>
-    /// <param name="Route">Null: there is no handler.</param>
-    /// <param name="Method">Its number here; 0 when no route has this method.</param>
-    /// <param name="Allowed">Methods that have a handler at this path, a bit for each.</param>
+    /// <summary>Result of a search.</summary>
+    /// <param name="Route">Route; null if there is no handler.</param>
+    /// <param name="Method">Number of the method; 0 if no route has it.</param>
+    /// <param name="Allowed">Methods with a handler at this path, one bit each.</param>
     internal readonly record struct Found(Route? Route, int Method, ulong Allowed)
     {
         internal HttpBodyMode Mode => Route switch
@@ -50,28 +50,28 @@ internal sealed class RouteTable
         };
     }
 
-    /// <summary>The server's own.</summary>
+    /// <summary>Scope of the server.</summary>
     internal RouteScope Scope { get; }
 
-    /// <summary>All of them.</summary>
+    /// <summary>All routes.</summary>
     internal IReadOnlyList<Route> Routes => _routes;
 
     /// <summary>Folders that are served.</summary>
     internal List<FileSite> Sites { get; } = [];
 
-    /// <summary>Whether TRACE reaches routes.</summary>
+    /// <summary>Whether routes may serve TRACE.</summary>
     internal bool ServesTrace { get; init; }
 
     /// <summary>Compression of files.</summary>
     internal HttpCompression? Compression { get; init; }
 
-    /// <summary>Answers for a handler that threw; null when nobody does.</summary>
+    /// <summary>Hook for exceptions of handlers; null for none.</summary>
     internal Func<HttpRequest, HttpResponse, Exception, ValueTask>? ErrorHook { get; private set; }
 
-    /// <summary>Whether a handler that outlives a stop is reported: once a minute. Any thread.</summary>
+    /// <summary>Whether to report a handler that outlives a stop: at most once a minute. Any thread.</summary>
     internal bool TryNoteStop(long nowMs) => _stopNotices.TryTake(nowMs);
 
-    /// <summary>There is no handler: says so, and what there is.</summary>
+    /// <summary>Responds to a request without a handler.</summary>
     internal void Refuse(in Found found, HttpResponse response)
     {
         if (found.Method == 0)
@@ -91,7 +91,7 @@ internal sealed class RouteTable
         else response.Fail(405);
     }
 
-    /// <summary>The filters of a request.</summary>
+    /// <summary>Returns the filters of a request.</summary>
     internal RouteHandler[]? FiltersOf(in Found found) => found.Route is { } route ? route.Filters : _filters;
 
     // ------------------------------------------------------------------ building
@@ -130,7 +130,7 @@ internal sealed class RouteTable
         if (verb == HttpVerb.Trace && !ServesTrace) throw new ArgumentOutOfRangeException(nameof(verb), verb, "TRACE reaches no route unless HttpOptions.AllowTrace is set.");
     }
 
-    /// <summary>The number of a method, which is a new one for a new name.</summary>
+    /// <summary>Returns the number of a method; a new name gets a new number.</summary>
     internal int NumberFor(string method)
     {
         ArgumentNullException.ThrowIfNull(method);
@@ -166,7 +166,7 @@ internal sealed class RouteTable
 
     // ------------------------------------------------------------------ finding
 
-    /// <summary>Looks for the handler, and notes in the request where the names of its pattern are.</summary>
+    /// <summary>Finds the route, and stores the positions of its names in the exchange.</summary>
     internal Found Find(HttpVerb verb, ServerExchange request)
     {
         if (!_isFrozen) Freeze();
@@ -189,7 +189,8 @@ internal sealed class RouteTable
         return 0;
     }
 
-    /// <summary>The first request is here: what runs before each route is known now, whatever the order was in which filters and routes came.</summary>
+    /// <summary>Resolves the filters of all routes at the first request, so that the order of filters and routes does
+    /// not matter.</summary>
     private void Freeze()
     {
         // tidy: allowed because only the first requests of a server come here
@@ -238,7 +239,7 @@ internal sealed class RouteTable
         return string.Join(", ", methods);
     }
 
-    /// <summary>A place in the tree.</summary>
+    /// <summary>Node of the tree.</summary>
     private sealed class Node
     {
         private readonly List<(byte[] Segment, Node Node)> _texts = [];
@@ -266,7 +267,7 @@ internal sealed class RouteTable
 
         internal Node? Find(ReadOnlySpan<byte> segment)
         {
-            // Percent signs stand for what they stand for, but a slash that is written so divides nothing.
+            // Percent-encoding is decoded, but an encoded slash does not separate segments.
             bool isShort = segment.Length <= LongestText && segment.Contains((byte)'%');
             Span<byte> room = stackalloc byte[isShort ? segment.Length : 0];
             ReadOnlySpan<byte> plain = isShort ? HttpText.Decode(segment, room) : HttpText.Decode(segment);
@@ -278,7 +279,8 @@ internal sealed class RouteTable
             return null;
         }
 
-        /// <summary>The handler for a method; HEAD has that of GET. Notes which methods there are.</summary>
+        /// <summary>Returns the route of a method, for HEAD also that of GET. Adds the available methods to
+        /// <paramref name="allowed"/> if there is none.</summary>
         internal Route? RouteFor(int method, ref ulong allowed)
         {
             Route?[] routes = _routes;

@@ -4,21 +4,22 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// How a part of a path becomes text. No text leads out of a folder: <c>Path.Combine(root, value)</c> stays below the root, because one with a segment <c>..</c> (also
-/// written <c>%2e%2e</c>, also with backslashes) is refused, and a slash written <c>%2F</c> stays <c>%2F</c>.
+/// Decodes parts of a path to text that cannot lead out of a folder: <c>Path.Combine(root, value)</c> stays below the
+/// root. A value with a segment <c>..</c> (also as <c>%2e%2e</c>, also with backslashes) is rejected, and <c>%2F</c>
+/// stays encoded.
 /// </summary>
 internal static class RouteText
 {
     private const int OnStack = 256;
     private static readonly bool s_isWindows = OperatingSystem.IsWindows();
 
-    /// <summary>Whether a value, as it was sent, leads to nothing outside of a folder that it is combined with.</summary>
+    /// <summary>Returns whether a value, as received, stays inside a folder it is combined with.</summary>
     internal static bool StaysInside(ReadOnlySpan<byte> value) => StaysInside(value, s_isWindows);
 
-    /// <summary>The same, for a system.</summary>
+    /// <summary>Returns the same for a given operating system.</summary>
     internal static bool StaysInside(ReadOnlySpan<byte> rest, bool isWindows)
     {
-        // Most have nothing of which anything below could be made.
+        // Fast path: most values have no character that matters below.
         if (rest.IndexOfAny((byte)'%', (byte)'\\') < 0 && !isWindows) return StaysInsidePlain(rest, isWindows);
         if (rest.Length > OnStack) return StaysInsidePlain(Decode(rest, new byte[rest.Length]), isWindows);
         Span<byte> room = stackalloc byte[OnStack];
@@ -28,7 +29,7 @@ internal static class RouteText
     private static bool StaysInsidePlain(ReadOnlySpan<byte> rest, bool isWindows)
     {
         if (rest.IsEmpty) return true;
-        // Path.Combine forgets the root for these.
+        // Path.Combine ignores the root for these.
         if (rest[0] is (byte)'/' or (byte)'\\') return false;
         if (isWindows && rest.Length > 1 && rest[1] == ':' && char.IsAsciiLetter((char)rest[0])) return false;
         while (true)
@@ -41,10 +42,10 @@ internal static class RouteText
         }
     }
 
-    // Windows takes dots and spaces at the end of a name away.
+    // Windows removes trailing dots and spaces of a name.
     private static bool IsDotsOfWindows(ReadOnlySpan<byte> segment) => !segment.IsEmpty && !segment.ContainsAnyExcept((byte)'.', (byte)' ');
 
-    /// <summary>As text: percent signs are taken away but for <c>%2F</c>, so that a slash always divides.</summary>
+    /// <summary>Decodes to text, except <c>%2F</c>, so that a slash always separates.</summary>
     internal static string TextOf(ReadOnlySpan<byte> value)
     {
         if (!value.Contains((byte)'%')) return Encoding.UTF8.GetString(value);

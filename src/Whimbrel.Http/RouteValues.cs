@@ -2,7 +2,7 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Http;
 
-/// <summary>What the pattern of a route has taken from the path of a request: <c>request.Route["name"]</c>.</summary>
+/// <summary>Values of a route pattern in the path of a request: <c>request.Route["name"]</c>.</summary>
 public readonly struct RouteValues
 {
     private readonly HttpRequest _request;
@@ -10,13 +10,15 @@ public readonly struct RouteValues
     internal RouteValues(HttpRequest request) => _request = request;
 
     /// <summary>
-    /// The part of the path that stands for a name, as UTF-8 text without percent signs. <c>%2F</c> alone stays as it is, so that a slash in the text always was one in
-    /// the path. The text does not lead out of a folder that it is combined with: what begins with a slash or a backslash, or has a segment <c>.</c> or <c>..</c>, however written, throws,
-    /// and so does what begins with a drive (<c>c:</c>) on Windows.
+    /// Decoded value of a name, as UTF-8 text. Only <c>%2F</c> stays encoded, so a slash in the text is always one of
+    /// the path. The text cannot lead out of a folder it is combined with. A value that begins with a slash or a
+    /// backslash, or has a segment <c>.</c> or <c>..</c>, in any encoding, throws. So does one that begins with a drive
+    /// (<c>c:</c>) on Windows.
     /// </summary>
-    /// <param name="name">As in the pattern.</param>
+    /// <param name="name">Name, as in the pattern.</param>
     /// <exception cref="KeyNotFoundException">The pattern has no such name.</exception>
-    /// <exception cref="HttpProtocolException">The value could lead out of a folder: a handler that lets it pass has answered with 404. <see cref="GetBytes"/> has such values, too.</exception>
+    /// <exception cref="HttpProtocolException">The value could lead out of a folder; uncaught, it becomes 404.
+    /// <see cref="GetBytes"/> returns such values, too.</exception>
     public string this[string name]
     {
         get
@@ -28,8 +30,9 @@ public readonly struct RouteValues
         }
     }
 
-    /// <summary>The same as it was sent, with all percent signs: for an application that takes <c>%2F</c> for a slash, and to pass a path on.</summary>
-    /// <param name="name">As in the pattern.</param>
+    /// <summary>Returns the value as received, percent-encoded: for an application that treats <c>%2F</c> as a slash,
+    /// and to forward a path.</summary>
+    /// <param name="name">Name, as in the pattern.</param>
     /// <exception cref="KeyNotFoundException">The pattern has no such name.</exception>
     public ReadOnlySpan<byte> GetBytes(string name)
     {
@@ -38,7 +41,7 @@ public readonly struct RouteValues
     }
 }
 
-/// <summary>Where they are in the path.</summary>
+/// <summary>Positions of the values in the path.</summary>
 internal struct RoutePlaces
 {
     internal string[]? Names;
@@ -46,7 +49,7 @@ internal struct RoutePlaces
     internal EightNumbers Lengths;
 }
 
-/// <summary>As many as a pattern may have names.</summary>
+/// <summary>Numbers for the largest count of names in a pattern.</summary>
 [InlineArray(Length)]
 internal struct EightNumbers
 {

@@ -2,14 +2,14 @@ using System.Text;
 
 namespace Whimbrel.Http;
 
-// An answer that takes the place of one that was not sent.
+// Response that replaces one that was not sent.
 internal sealed partial class ServerAnswer
 {
     internal int FieldBytes => Pieces.FieldBytes;
 
     internal byte[] FirstFields(int length) => Pieces.Fields.AsSpan(0, length).ToArray();
 
-    /// <summary>Adds the first fields of the answer before.</summary>
+    /// <summary>Adds the first fields of the previous response.</summary>
     internal void AddAgain(ReadOnlySpan<byte> fields)
     {
         AddLines(fields);

@@ -6,8 +6,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// Answers that are compressed as they are made. A small body in memory is compressed where it is given, and sent with its length; a large
-// one, and what is written piece by piece, on its way into the buffer of pieces, which is sent in chunks.
+// Compression of generated responses. A small body in memory is compressed at once, and sent with its length. A large
+// one, and one written in pieces, is compressed into the buffer of pieces, which is sent in chunks.
 internal sealed partial class ServerAnswer
 {
     private bool _mayCompress;
@@ -30,10 +30,10 @@ internal sealed partial class ServerAnswer
 
     // ------------------------------------------------------------------ whether, and how
 
-    /// <summary>Which form the body gets. Adds Vary where another client may get another one.</summary>
-    /// <param name="contentType">Of the body, unless one was added.</param>
-    /// <param name="length">Of the body; -1 for unknown.</param>
-    /// <param name="isForced">The client refuses the body as it is.</param>
+    /// <summary>Chooses the coding of the body. Adds Vary if other clients may get another coding.</summary>
+    /// <param name="contentType">Type of the body, unless a Content-Type was added.</param>
+    /// <param name="length">Length of the body in bytes; -1 if unknown.</param>
+    /// <param name="isForced">Whether the client refuses the uncompressed body.</param>
     private HttpCoding ChooseCoding(ReadOnlySpan<byte> contentType, long length, out bool isForced)
     {
         isForced = false;
@@ -45,7 +45,8 @@ internal sealed partial class ServerAnswer
         return isSmall ? HttpCoding.Identity : coding;
     }
 
-    /// <summary>Whether the fields say nothing against it: text, and no field that is about the very bytes of the body.</summary>
+    /// <summary>Returns whether the fields allow compression: a text type, and no field about the exact bytes of the
+    /// body.</summary>
     private bool IsCompressible(ReadOnlySpan<byte> contentType)
     {
         ReadOnlySpan<byte> fields = Pieces.Fields.AsSpan(0, Pieces.FieldBytes);
@@ -61,7 +62,8 @@ internal sealed partial class ServerAnswer
         return CompressibleTypes.Has(contentType);
     }
 
-    /// <summary>Fields of a compressed body: it is another one than the tag was given for, equal in what it says but not in its bytes, and has no parts.</summary>
+    /// <summary>Adds the fields of a compressed body. It differs from the tagged one in its bytes, so the tag becomes
+    /// weak, and it has no ranges.</summary>
     private void AddCoding(HttpCoding coding)
     {
         WeakenTag();
@@ -93,10 +95,11 @@ internal sealed partial class ServerAnswer
 
     private static bool IsNamed(ReadOnlySpan<byte> line, ReadOnlySpan<byte> name) => line.Length > name.Length && line[name.Length] == ':' && Ascii.EqualsIgnoreCase(line[..name.Length], name);
 
-    /// <summary>An answer that the client has it already: with the tag that the body would have had for it.</summary>
+    /// <summary>Sets the fields of a 304 response: the tag is that of the compressed body, if the client would get
+    /// that.</summary>
     private void BeAsCompressed(ServerExchange request)
     {
-        // The type may be said only with the body. A weak tag, and Vary, are no lie without need.
+        // The type may be set only with the body. A weak tag and Vary are always correct.
         if (_hasContentType && !IsCompressible(default)) return;
         AddLines(VaryLine);
         if (request.ChooseCoding(hasGzip: true, hasBrotli: true, out _) != HttpCoding.Identity) WeakenTag();
@@ -104,7 +107,7 @@ internal sealed partial class ServerAnswer
 
     // ------------------------------------------------------------------ a body in memory
 
-    /// <summary>Answers with the compressed body, or says that it is to be sent as it is.</summary>
+    /// <summary>Responds with the compressed body, or returns false to send it uncompressed.</summary>
     private bool TryCompress(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType)
     {
         HttpCoding coding = ChooseCoding(contentType, body.Length, out bool isForced);
@@ -122,7 +125,7 @@ internal sealed partial class ServerAnswer
             int length = BodyEncoder.Encode(coding, Compression, body, rented);
             if (length == 0 || (length >= body.Length && !isForced)) return false;
             AddCoding(coding);
-            _mayDivide = false; // parts are those of the body as it is
+            _mayDivide = false; // ranges are those of the uncompressed body
             Bytes(rented.AsSpan(0, length), contentType);
             return true;
         }
@@ -132,7 +135,7 @@ internal sealed partial class ServerAnswer
         }
     }
 
-    /// <summary>A large body is compressed in pieces, as the peer takes them, and not on the loop.</summary>
+    /// <summary>Keeps a large body, to compress it in pieces as the peer reads, and not on the loop.</summary>
     private void KeepPlain(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType)
     {
         if (!_hasContentType && !contentType.IsEmpty)
@@ -159,7 +162,7 @@ internal sealed partial class ServerAnswer
 
     // ------------------------------------------------------------------ piece by piece
 
-    /// <summary>The body begins: whether it is compressed.</summary>
+    /// <summary>Begins the body. Returns whether it is compressed.</summary>
     private bool BeginCoding()
     {
         if (!_mayCompress) return false;
@@ -173,7 +176,7 @@ internal sealed partial class ServerAnswer
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask EncodeAsync(ReadOnlyMemory<byte> data, EncoderStep step, CancellationToken cancellationToken)
     {
-        // Much takes milliseconds, which the neighbours on a loop would wait.
+        // A large body takes milliseconds, which would delay other connections of the loop.
         if (data.Length > WholeBytes && Loop.Current is not null) await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
         while (true)
         {
@@ -192,7 +195,8 @@ internal sealed partial class ServerAnswer
         ReleaseEncoder();
     }
 
-    /// <summary>Nothing more is written. Once the handler has ended, whatever became of the connection.</summary>
+    /// <summary>Releases the encoder. Called once the handler has ended, whatever the state of the
+    /// connection.</summary>
     internal void ReleaseEncoder()
     {
         Pieces.Encoder?.Dispose();

@@ -8,15 +8,15 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// Answers that a client may have already, or want in part: files, and what a handler gives a tag. Conditions are judged before anything
-// is sent, parts are cut where the body is known.
+// Conditional and range responses: files, and responses of handlers with a tag. Conditions are evaluated before
+// anything is sent; ranges are cut once the body is known.
 internal sealed partial class ServerAnswer
 {
     private const int CopiedBytes = 16 * 1024;
     private const int RangeLine = 96;
     private const int PartHead = 256;
 
-    // Nobody who makes a file can know it, so no file has it in it but by mistake.
+    // A random boundary is unknown to the author of a file, so no file contains it except by accident.
     private static readonly string s_boundary = RandomNumberGenerator.GetHexString(24, lowercase: true);
     private static readonly byte[] s_partsType = Encoding.ASCII.GetBytes($"multipart/byteranges; boundary={s_boundary}");
     private static readonly byte[] s_partStart = Encoding.ASCII.GetBytes($"\r\n--{s_boundary}\r\n");
@@ -77,7 +77,7 @@ internal sealed partial class ServerAnswer
 
     // ------------------------------------------------------------------ files
 
-    /// <summary>Answers with a variant of a file. It is in use by the caller until this returns.</summary>
+    /// <summary>Responds with a variant of a file. The caller keeps a reference to it until this returns.</summary>
     internal void SendVariant(FileVariant variant)
     {
         MustBeOpen();
@@ -216,7 +216,7 @@ internal sealed partial class ServerAnswer
         }
         finally
         {
-            _progress = Progress.Open; // nothing was sent: 404 is possible, and 500 when the system could not say
+            _progress = Progress.Open; // nothing was sent: 404 is possible, and 500 after an error of the system
         }
 
         if (handle is null)
@@ -240,7 +240,7 @@ internal sealed partial class ServerAnswer
 
     // ------------------------------------------------------------------ bodies of handlers
 
-    /// <summary>Answers with the parts of a body that the request wants. False: it wants all of it.</summary>
+    /// <summary>Responds with the requested ranges of a body. Returns false if the whole body is wanted.</summary>
     private bool TryDivide(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType)
     {
         ServerExchange request = _exchange;
@@ -255,7 +255,7 @@ internal sealed partial class ServerAnswer
                 RefuseRange(body.Length);
                 return true;
             case RangeWish.Parts when count > 1 && _hasContentType:
-                return false; // the type of the parts would have to be taken out of the fields
+                return false; // the type of the parts would have to be removed from the fields
         }
 
         _status = 206;
@@ -280,7 +280,8 @@ internal sealed partial class ServerAnswer
         return true;
     }
 
-    /// <summary>A body that is written in pieces has one part at most: what is outside of it is not sent.</summary>
+    /// <summary>Begins the range of a body written in pieces, which has at most one. Bytes outside of it are not
+    /// sent.</summary>
     private void BeginPart(Span<byte> line, out int lineLength)
     {
         lineLength = 0;
@@ -295,7 +296,7 @@ internal sealed partial class ServerAnswer
         lineLength = WriteRangeLine(line, Pieces.PartStart, parts[0].Length, Pieces.Announced);
     }
 
-    /// <summary>What of a piece is to be sent, of a body with a length.</summary>
+    /// <summary>Returns the part of a piece that is inside the range, for a body with a length.</summary>
     private ReadOnlyMemory<byte> PartOf(ReadOnlyMemory<byte> data)
     {
         long at = Pieces.Announced - Pieces.Left - data.Length; // the piece is counted already

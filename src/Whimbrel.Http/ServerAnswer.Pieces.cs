@@ -7,16 +7,16 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// Answers that are written piece by piece. What is written gathers in one buffer, [head][chunk line][bytes], which leaves when it is
-// full or flushed; a piece that would fill it leaves behind it from its writer's memory. The wait for room in the send queue is the
-// back-pressure.
+// Responses written in pieces. Writes are combined in one buffer, [head][chunk line][bytes], which is sent when it is
+// full or flushed. A piece that would fill it is sent after it, from the writer's memory. The wait for room in the send
+// queue is the back-pressure.
 internal sealed partial class ServerAnswer
 {
     private const int BufferBytes = 16 * 1024;
-    private const int ChunkLine = 6; // four digits, so that the line is written when the chunk is known
+    private const int ChunkLine = 6; // four digits, so that the line is written when the chunk is complete
     private const int LargeChunkLine = 7; // five digits: 128 KiB at most
     private const int LineEnd = 2;
-    private const int RoomAfterHead = 1024; // of the buffer's capacity, when fields would fill it
+    private const int RoomAfterHead = 1024; // of the buffer's capacity, if fields would fill it
 
     internal long BodyLength
     {
@@ -31,7 +31,8 @@ internal sealed partial class ServerAnswer
 
     internal bool IsEventStream { get; private set; }
 
-    // What waits leaves the gate by itself, before the code after its await runs. With generation 0 its caller is inside for longer.
+    // A member that waits leaves the gate itself, before the code after its await runs. With generation 0 the caller
+    // stays inside.
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     internal async ValueTask WriteAsync(ReadOnlyMemory<byte> data, long generation, CancellationToken cancellationToken)
@@ -41,7 +42,7 @@ internal sealed partial class ServerAnswer
             BeginWriting();
             if (Pieces.Announced >= 0 && (Pieces.Left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {Pieces.Announced}.");
             if (_isHead) return;
-            Pieces.IsCut = true; // until it is taken whole
+            Pieces.IsCut = true; // until it is consumed completely
             if (Pieces.Encoder is not null)
             {
                 await EncodeAsync(data, EncoderStep.Take, cancellationToken).ConfigureAwait(false);
@@ -205,7 +206,7 @@ internal sealed partial class ServerAnswer
         int bytes = Pieces.Length - Pieces.ChunkStart - ChunkLine;
         if (bytes == 0)
         {
-            Pieces.Length = Pieces.ChunkStart; // one without bytes would be the last
+            Pieces.Length = Pieces.ChunkStart; // an empty chunk would end the body
             return;
         }
 
@@ -230,7 +231,7 @@ internal sealed partial class ServerAnswer
             }
             catch (OperationCanceledException)
             {
-                Pieces.Length = written; // none of it has left, and its chunk is open again
+                Pieces.Length = written; // none of it was sent, and its chunk is open again
                 throw;
             }
         }
@@ -239,7 +240,8 @@ internal sealed partial class ServerAnswer
         BeginChunk();
     }
 
-    /// <summary>What was written so far, and behind it a piece in the memory of who writes it, which is not copied when the system takes it at once.</summary>
+    /// <summary>Sends the buffer, followed by a piece in the writer's memory, which is not copied if the kernel accepts
+    /// it at once.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask SendLargeAsync(ReadOnlyMemory<byte> piece, CancellationToken cancellationToken)
     {
@@ -257,7 +259,7 @@ internal sealed partial class ServerAnswer
         Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), piece, cancellationToken).ConfigureAwait(false));
         Pieces.Length = 0;
         if (!isChunked) return;
-        "\r\n"u8.CopyTo(Pieces.Buffer); // the end of the piece's chunk leaves with what follows
+        "\r\n"u8.CopyTo(Pieces.Buffer); // the end of the piece's chunk is sent with the next data
         Pieces.Length = LineEnd;
         BeginChunk();
     }
@@ -272,7 +274,7 @@ internal sealed partial class ServerAnswer
 
         if (Pieces.Announced >= 0 && Pieces.Left > 0 && !_isHead)
         {
-            // The peer waits for more, and there is none.
+            // The peer waits for more bytes than there are.
             Session.Abort();
             throw new InvalidOperationException($"The body is {Pieces.Left} bytes shorter than BodyLength, which is {Pieces.Announced}. The connection was aborted.");
         }
@@ -289,7 +291,7 @@ internal sealed partial class ServerAnswer
                 if (last > Pieces.Buffer.Length)
                 {
                     ArrayPool<byte>.Shared.Return(Pieces.Buffer);
-                    Pieces.Buffer = null; // whatever Rent throws, it is given back once
+                    Pieces.Buffer = null; // if Rent throws, the buffer is returned only once
                     Pieces.Buffer = ArrayPool<byte>.Shared.Rent(last);
                 }
             }

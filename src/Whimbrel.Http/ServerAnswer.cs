@@ -5,12 +5,13 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// What <see cref="HttpResponse"/> is a handle of: the answer to one request after the other of an exchange. Its members run one at a time: their caller is inside of
-/// <see cref="ServerExchange.EnterWriter"/>, and what completes the answer is reported to the session when the caller leaves.
+/// State of <see cref="HttpResponse"/>: the responses of an exchange, one after the other. Its members run one at a
+/// time, inside of <see cref="ServerExchange.EnterWriter"/>. A completed response is reported to the session when the
+/// caller leaves.
 /// </summary>
 internal sealed partial class ServerAnswer(ServerExchange exchange)
 {
-    // Leaves as one message; what is larger goes in pieces, as the peer takes them.
+    // Largest body sent as one message; larger ones are sent in pieces, as the peer reads.
     private const int WholeBytes = 128 * 1024;
     private const int SmallHead = 512;
     private const int HeadRoom = 192; // status line, Date, Connection, framing
@@ -20,8 +21,8 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
     private readonly ServerExchange _exchange = exchange;
     private int _status;
     private volatile Progress _progress;
-    private volatile bool _isCompleting; // it is complete, or leaves in pieces: the session is told when the member ends
-    private bool _hasFailed; // at its end, when the handler had given all of it
+    private volatile bool _isCompleting; // complete, or sent in pieces: the session is notified when the member ends
+    private bool _hasFailed; // at its end, after the handler had given all of it
     private bool _isHead;
     private bool _isOld;
     private bool _isPersistent;
@@ -30,13 +31,13 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
 
     private enum Progress : byte
     {
-        /// <summary>Nothing was sent.</summary>
+        /// <summary>No byte was sent.</summary>
         Open,
 
         /// <summary>The head was sent, and pieces follow.</summary>
         Writing,
 
-        /// <summary>All of it is known, and leaves in pieces.</summary>
+        /// <summary>The response is complete, and is sent in pieces.</summary>
         Ending,
 
         Done,
@@ -100,7 +101,7 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         Add("Set-Cookie", cookie.Format());
     }
 
-    /// <summary>Adds what was checked: lines with their ends.</summary>
+    /// <summary>Adds checked field lines, including their line ends.</summary>
     internal void AddLines(ReadOnlySpan<byte> lines)
     {
         if (Pieces.Fields is null || Pieces.Fields.Length - Pieces.FieldBytes < lines.Length) GrowFields(lines.Length);
@@ -184,10 +185,11 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
 
     internal bool IsDone => _progress == Progress.Done;
 
-    /// <summary>A member that completes the answer is running: the session is told when it ends.</summary>
+    /// <summary>Whether a member that completes the response is running; the session is notified when it
+    /// ends.</summary>
     internal bool IsCompleting => _isCompleting;
 
-    /// <summary>The member ends: whether it has completed the answer.</summary>
+    /// <summary>Called when a member ends. Returns whether it has completed the response.</summary>
     internal bool TakeCompletion()
     {
         if (!_isCompleting) return false;
@@ -197,13 +199,13 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
 
     internal bool IsEnding => _progress == Progress.Ending;
 
-    /// <summary>All of it was given, and nothing has failed since.</summary>
+    /// <summary>Whether the response was given completely, and has not failed since.</summary>
     internal bool IsWhole => _progress is Progress.Ending or Progress.Done && !_hasFailed;
 
-    /// <summary>Bytes of the body that were given so far.</summary>
+    /// <summary>Number of body bytes given so far.</summary>
     internal long BodyBytes { get; private set; }
 
-    /// <summary>No request comes behind it.</summary>
+    /// <summary>Whether the connection is closed after the response.</summary>
     internal bool Closes { get; private set; }
 
     internal void Begin(bool isHead, bool isOld, bool isPersistent)
@@ -220,7 +222,7 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         BeginPieces();
     }
 
-    /// <summary>Its memory goes back.</summary>
+    /// <summary>Returns its memory to the pool.</summary>
     internal void Release()
     {
         ReleasePieces();
@@ -235,7 +237,7 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
 
     private bool CanHaveBody => _status is not (204 or 304) and >= 200;
 
-    // In this order: a session that sees the one sees the other, and waits for the end of the member.
+    // In this order: a session that sees the progress also sees the flag, and waits for the end of the member.
     private void Complete(Progress progress)
     {
         _isCompleting = true;

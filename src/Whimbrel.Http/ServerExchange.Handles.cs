@@ -1,8 +1,8 @@
 namespace Whimbrel.Http;
 
-// The gate between the handles that users hold and the recycling of an exchange. One word has the generation, whether a member of the
-// response is running, and how many members of the request are: so one atomic step both compares the generation and keeps the exchange from
-// being recycled until the member has ended. A handle of an older generation never gets in.
+// Gate between handles of users and the recycling of an exchange. One word has the generation, whether a member of the
+// response is running, and the number of running members of the request. So one atomic step compares the generation and
+// prevents recycling until the member has ended. A handle of an older generation never enters.
 internal sealed partial class ServerExchange
 {
     private const int GenerationShift = 20;
@@ -10,26 +10,27 @@ internal sealed partial class ServerExchange
     private const long Inside = OneGeneration - 1; // readers, and the writer
     private const long Writer = 1L << 16; // up to 65,535 readers
     private const int ShortSpins = 20;
-    private const int LongSpins = 200; // a member that does not wait ends within microseconds, if its thread has a cpu
+    private const int LongSpins = 200; // a member that does not wait ends within microseconds, if its thread has a CPU
 
-    private long _word = OneGeneration; // so that default(HttpRequest) fits none
+    private long _word = OneGeneration; // so that default(HttpRequest) never matches
     private int _thread;
 
-    /// <summary>A handle of the request, as long as this generation lasts. For the session, which ends it.</summary>
+    /// <summary>Handle of the request, valid for this generation. For the session, which ends it.</summary>
     internal HttpRequest Request => new(this, Generation);
 
-    /// <summary>A handle of the response, as long as this generation lasts. For the session, which ends it.</summary>
+    /// <summary>Handle of the response, valid for this generation. For the session, which ends it.</summary>
     internal HttpResponse Response => new(this, Generation);
 
     private long Generation => Volatile.Read(ref _word) >> GenerationShift;
 
-    /// <summary>The session's thread is inside of a callback: until <see cref="LeaveCallback"/> nothing but this thread can end the exchange, so what it reads needs no atomic step.</summary>
+    /// <summary>Marks the session's thread as inside a callback. Until <see cref="LeaveCallback"/> only this thread can
+    /// end the exchange, so its reads need no atomic step.</summary>
     internal void EnterCallback() => _thread = Environment.CurrentManagedThreadId;
 
     internal void LeaveCallback() => _thread = 0;
 
-    /// <summary>A member of a request begins.</summary>
-    /// <returns>Whether <see cref="LeaveReader"/> is to be called.</returns>
+    /// <summary>Enters a member of a request.</summary>
+    /// <returns>Whether <see cref="LeaveReader"/> must be called.</returns>
     /// <exception cref="InvalidOperationException">The generation has ended.</exception>
     internal bool EnterReader(long generation)
     {
@@ -46,13 +47,14 @@ internal sealed partial class ServerExchange
 
     internal void LeaveReader() => Interlocked.Decrement(ref _word);
 
-    /// <summary>Throws unless the generation is the present one. For a value that was read in one piece: it belongs to that generation then.</summary>
+    /// <summary>Throws unless the generation is the current one. For a value that was read atomically before: it then
+    /// belongs to that generation.</summary>
     internal void Check(long generation)
     {
         if (Generation != generation) throw Ended();
     }
 
-    /// <summary>A member of a response begins. One at a time, also between threads.</summary>
+    /// <summary>Enters a member of a response. One at a time, also between threads.</summary>
     /// <exception cref="InvalidOperationException">The generation has ended, or another member is running.</exception>
     internal void EnterWriter(long generation)
     {
@@ -67,8 +69,9 @@ internal sealed partial class ServerExchange
         }
     }
 
-    /// <summary>The session completes or replaces the answer, in the place of a handler. Waits for a member that is about to return.</summary>
-    /// <returns>False: a write or an end is pending that was not awaited.</returns>
+    /// <summary>Enters for the session, which completes or replaces the response instead of the handler. Waits for a
+    /// member that is about to return.</summary>
+    /// <returns>False if a write or an end that was not awaited is pending.</returns>
     internal bool TryEnterWriter()
     {
         SpinWait wait = default;
@@ -86,7 +89,8 @@ internal sealed partial class ServerExchange
         }
     }
 
-    /// <summary>The member has ended. If it has completed the answer, the session continues. The caller must not use the exchange after it.</summary>
+    /// <summary>Leaves a member. If it has completed the response, the session continues. The caller must not use the
+    /// exchange afterwards.</summary>
     internal void LeaveWriter(long generation)
     {
         HttpSession session = _session!;
@@ -94,7 +98,7 @@ internal sealed partial class ServerExchange
         long word = Volatile.Read(ref _word);
         while (true)
         {
-            if (word >> GenerationShift != generation) Answer.ReleaseEncoder(); // the exchange has ended meanwhile, and is the collector's
+            if (word >> GenerationShift != generation) Answer.ReleaseEncoder(); // the exchange has ended meanwhile, and is left to the garbage collector
             long seen = Interlocked.CompareExchange(ref _word, word & ~Writer, word);
             if (seen == word) break;
             word = seen;
@@ -103,10 +107,10 @@ internal sealed partial class ServerExchange
         if (isCompleted) session.AnswerDone();
     }
 
-    /// <summary>The same for the session, which ends generations itself.</summary>
+    /// <summary>Leaves for the session, which ends generations itself.</summary>
     internal void LeaveWriter() => LeaveWriter(Generation);
 
-    /// <summary>Ends the answer, in the place of a handler that has ended.</summary>
+    /// <summary>Ends the response after its handler has ended.</summary>
     internal ValueTask EndAnswerAsync()
     {
         if (Answer is { IsDone: true, IsCompleting: false }) return default;
@@ -115,7 +119,8 @@ internal sealed partial class ServerExchange
         throw new InvalidOperationException("The handler has ended while a write to its response was pending: await each write. The connection was aborted.");
     }
 
-    /// <summary>The handler has ended: nothing more is compressed. A member that is still running does it at its end.</summary>
+    /// <summary>Releases the encoder after the handler has ended. If a member is still running, it does so at its
+    /// end.</summary>
     internal void ReleaseEncoder()
     {
         if (Pieces.Encoder is null || !TryEnterWriter()) return;
@@ -123,22 +128,23 @@ internal sealed partial class ServerExchange
         LeaveWriter();
     }
 
-    /// <summary>Ends the generation: from here on its handles throw. The session's thread.</summary>
-    /// <returns>Whether no member of one is running, so that the memory of the exchange may serve again.</returns>
+    /// <summary>Ends the generation: its handles throw from here on. The session's thread.</summary>
+    /// <returns>Whether no member of a handle is running, so that the exchange can be reused.</returns>
     private bool Expire()
     {
         _thread = 0;
         return (Interlocked.Add(ref _word, OneGeneration) & Inside) == 0;
     }
 
-    /// <summary>Ends the handles of an exchange whose memory the session still needs, or leaves to the collector.</summary>
+    /// <summary>Ends the handles of an exchange that the session still needs, or leaves to the garbage
+    /// collector.</summary>
     internal void EndHandles()
     {
         Expire();
         Stream?.End();
     }
 
-    /// <summary>Ends the exchange: its memory goes back, unless a member of a handle is running.</summary>
+    /// <summary>Ends the exchange, and returns it to the pool unless a member of a handle is running.</summary>
     internal void End()
     {
         bool isFree = Expire();

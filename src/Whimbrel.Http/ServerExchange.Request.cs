@@ -3,12 +3,12 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// The request of an exchange: what its handle, the response and the session read of it, and the body that is kept until it is whole.
+// Request of an exchange: data for its handle, the response and the session, and the buffered body.
 internal sealed partial class ServerExchange
 {
     internal HttpReader Reader => Head.Reader;
 
-    /// <summary>The path, with its percent signs.</summary>
+    /// <summary>Path, percent-encoded as received.</summary>
     internal ReadOnlySpan<byte> Path
     {
         get
@@ -22,10 +22,10 @@ internal sealed partial class ServerExchange
 
     internal bool HasBody => Reader.Framing != HttpFraming.None;
 
-    /// <summary>The body, when it is kept and whole.</summary>
+    /// <summary>Body, if it is buffered and complete.</summary>
     internal ReadOnlySpan<byte> KeptBody => IsKeptWhole ? Kept.AsSpan(0, KeptBytes) : default;
 
-    /// <summary>It is GET, and asks for parts by the one Range that it has.</summary>
+    /// <summary>Whether it is a GET with exactly one Range field.</summary>
     internal bool IsPartial => Reader.Verb == HttpVerb.Get && Reader.IndexOf(HttpField.Range) is >= 0 and int index && Reader.IndexOf(HttpField.Range, index + 1) < 0;
 
     internal RangeWish ReadRanges(long length, Span<HttpRange> parts, out int count) => HttpRanges.Read(Head.TryGet(HttpField.Range, out ReadOnlySpan<byte> value) ? value : default, length, parts, out count);
@@ -36,7 +36,7 @@ internal sealed partial class ServerExchange
 
     internal HttpCoding ChooseCoding(bool hasGzip, bool hasBrotli, out bool refusesIdentity) => HttpCodings.Choose(Reader, Head.Bytes, hasGzip, hasBrotli, out refusesIdentity);
 
-    /// <summary>What the pattern of the route has taken from the path for a name.</summary>
+    /// <summary>Returns the part of the path that matches a name of the route's pattern.</summary>
     internal ReadOnlySpan<byte> RouteValue(string name)
     {
         int index = Array.IndexOf(Places.Names ?? [], name);
@@ -55,7 +55,7 @@ internal sealed partial class ServerExchange
 
     internal void Append(ReadOnlySpan<byte> piece)
     {
-        // It grows with what has come, and not with what was announced.
+        // The buffer grows with the received bytes, not with the announced length.
         int needed = KeptBytes + piece.Length;
         if (Kept is null || Kept.Length < needed) Grow(needed);
         piece.CopyTo(Kept.AsSpan(KeptBytes));

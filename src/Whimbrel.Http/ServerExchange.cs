@@ -5,16 +5,20 @@ using Awaiter = System.Runtime.CompilerServices.ConfiguredValueTaskAwaitable.Con
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The state of one request and its response, from the first byte of the request's head to the end of the response. Between two requests a session has none. So a loop that answers at once has one
-/// for all its connections, and a connection whose handler waits costs little more than its session. Threads of the pool share theirs, because the thread that takes one there is seldom the thread that returns it.
+/// State of one request and its response, from the first byte of the request's head to the end of the response. An idle
+/// session has none. So a loop with fast handlers has one for all its connections, and a connection with a waiting
+/// handler costs little more than its session. Pool threads share a list, because the thread that takes an exchange
+/// seldom returns it.
 /// </summary>
 /// <remarks>
-/// The session owns it. Users hold handles (<see cref="HttpRequest"/>, <see cref="HttpResponse"/>): this object and its generation at the time. The end of an exchange begins the next generation, so that
-/// older handles throw. <c>ServerExchange.Handles.cs</c> has the gate between handles and recycling. An exchange that a member of a handle is still using at its end is left to the collector.
+/// The session owns it. Users have handles (<see cref="HttpRequest"/>, <see cref="HttpResponse"/>): this object and its
+/// generation. The end of an exchange begins the next generation, so that older handles throw.
+/// <c>ServerExchange.Handles.cs</c> has the gate between handles and recycling. An exchange with a running member of a
+/// handle at its end is left to the garbage collector.
 /// </remarks>
 internal sealed partial class ServerExchange
 {
-    // So many requests of one loop, or of the pool, may wait for their handlers at once before exchanges are made anew for each: less than 3 MB, once they were needed.
+    // Number of unused exchanges kept per loop, and shared by the pool: less than 3 MB. Above it, each is allocated.
     private const int MostKept = 1024;
     private const int MostShared = 1024;
 
@@ -31,15 +35,15 @@ internal sealed partial class ServerExchange
     internal RouteTable.Found Found;
     internal RoutePlaces Places;
     internal HttpBody? Stream;
-    internal byte[]? Kept; // the body of a request whose handler gets it whole
+    internal byte[]? Kept; // buffered body of a request
     internal byte[]? Trailers;
-    internal ReadOnlyMemory<byte>? Whole; // a stream that was read into memory
+    internal ReadOnlyMemory<byte>? Whole; // stream that was read into memory
     internal int KeptBytes;
     internal bool IsKeptWhole; // Kept does not change any more, so handles may read it
     internal bool HasRequest; // the head was read, and broke no rule
     internal int Continuing;
     internal bool IsPreflight;
-    internal bool IsLeft; // a handler may still use it after the end of its session: it is the collector's
+    internal bool IsLeft; // a handler may still use it after the end of its session: left to the garbage collector
     internal long HeadSinceMs;
     internal long BodySinceMs;
     internal long BodyWaitedMs;
@@ -49,17 +53,17 @@ internal sealed partial class ServerExchange
 
     internal readonly ServerAnswer Answer;
     internal AnswerPieces Pieces;
-    internal Awaiter Awaited; // the handler, then the end of its answer
-    internal ExchangeWait Waits; // for what, while Awaited is there
-    internal int NextFilter; // behind the one that is waited for
-    internal int FilterFields; // bytes of the answer's fields that are the site's and the filters'
+    internal Awaiter Awaited; // the handler, then the end of its response
+    internal ExchangeWait Waits; // reason of the wait, while Awaited is set
+    internal int NextFilter; // after the awaited one
+    internal int FilterFields; // bytes of the response's fields added by the site and the filters
     internal Exception? HandlerError;
-    internal Exception? Failure; // the error hook was told of it
-    internal bool IsBroken; // a part of the answer had left before
+    internal Exception? Failure; // exception passed to the error hook
+    internal bool IsBroken; // a part of the response was sent before
 
     // ------------------------------------------------------------------ the meter
 
-    internal long TimedFrom; // when the request began, by HttpMetrics.Now; 0 when it is not told of, or was
+    internal long TimedFrom; // start of the request, by HttpMetrics.Now; 0 if it is not recorded, or was
     internal bool IsCountedActive;
     internal Activity? Activity;
 
@@ -74,7 +78,7 @@ internal sealed partial class ServerExchange
         Answer = new ServerAnswer(this);
     }
 
-    /// <summary>The session whose request this is.</summary>
+    /// <summary>Session of the request.</summary>
     internal HttpSession Session => _session!;
 
     internal static ServerExchange Take(HttpSession session)
@@ -95,7 +99,7 @@ internal sealed partial class ServerExchange
         exchange.ReleaseRequest();
         exchange.Answer.Release();
         exchange._session = null;
-        exchange.Found = default; // a request that is refused has none
+        exchange.Found = default; // a rejected request has none
         exchange.TimedFrom = 0;
         exchange.Activity = null;
         exchange.HandlerError = exchange.Failure = null;
@@ -116,15 +120,15 @@ internal sealed partial class ServerExchange
     }
 }
 
-/// <summary>Whose task is waited for.</summary>
+/// <summary>Task that the exchange waits for.</summary>
 internal enum ExchangeWait : byte
 {
-    /// <summary>The handler's, then the end of its answer.</summary>
+    /// <summary>The handler, then the end of its response.</summary>
     Handler,
 
-    /// <summary>A filter's.</summary>
+    /// <summary>A filter.</summary>
     Filter,
 
-    /// <summary>The error hook's.</summary>
+    /// <summary>The error hook.</summary>
     ErrorHook,
 }

@@ -1,9 +1,9 @@
 namespace Whimbrel.Http;
 
-/// <summary>How a peer takes an answer that did not leave at once.</summary>
+/// <summary>Progress of a response that was not sent at once.</summary>
 internal sealed class SlowSend
 {
-    internal long SinceMs; // 0: nothing waits
+    internal long SinceMs; // 0: no data is pending
     internal long SentThen;
     internal long SentLast;
     internal long SentLastMs;

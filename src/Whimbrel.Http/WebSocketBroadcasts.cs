@@ -6,14 +6,14 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Broadcasts of messages to groups with WebSocket sessions among their members: a frame is written once for all who get it in the same form,
-/// and compressed once at most. Members without WebSocket get the bytes as they are.
+/// Broadcasts messages to groups that contain WebSocket sessions. A frame is written once for all members that get the
+/// same form, and compressed at most once. Members without WebSocket get the bytes unframed.
 /// </summary>
 public static class WebSocketBroadcasts
 {
-    // Classes of members. 0 is that of sessions without a form of their own.
+    // Classes of members. 0 is for sessions without a form of their own.
     private const int ServerPlain = 1;
-    private const int ServerDeflated = 2; // without a context, in the widest window that is sent
+    private const int ServerDeflated = 2; // without a context, in the widest window used for sending
     private const int ClientMasked = 3;
 
     private const int DeflateBits = 12;
@@ -22,22 +22,25 @@ public static class WebSocketBroadcasts
     [ThreadStatic]
     private static Deflater? t_deflater;
 
-    /// <summary>Sends a message of text to all members.</summary>
-    /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>
-    /// <param name="utf8">UTF-8, checked once.</param>
-    /// <param name="except">A member that does not get it.</param>
-    /// <exception cref="ArgumentException">It is not UTF-8. Nothing was sent.</exception>
-    /// <exception cref="InvalidOperationException">The group is <see cref="Server.Sessions"/>, which has no forms for members of different protocols.</exception>
+    /// <summary>Sends a text message to all members.</summary>
+    /// <param name="group">Group; its members are served as for
+    /// <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>.</param>
+    /// <param name="utf8">Text in UTF-8, checked once.</param>
+    /// <param name="except">Member that does not get the message; null for none.</param>
+    /// <exception cref="ArgumentException">The text is not UTF-8. Nothing was sent.</exception>
+    /// <exception cref="InvalidOperationException">The group is <see cref="Server.Sessions"/>, which has no forms for
+    /// members of different protocols.</exception>
     public static SendResult BroadcastText(this SessionGroup group, ReadOnlySpan<byte> utf8, Session? except = null)
     {
         WebSocketSession.CheckText(utf8);
         return Broadcast(group, WebSocketOpcode.Text, utf8, except);
     }
 
-    /// <summary>Sends a message of text to all members, encoded once.</summary>
-    /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>
-    /// <param name="text">The text. Half a pair of surrogates becomes U+FFFD.</param>
-    /// <param name="except">A member that does not get it.</param>
+    /// <summary>Sends a text message to all members, encoded once.</summary>
+    /// <param name="group">Group; its members are served as for
+    /// <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>.</param>
+    /// <param name="text">The text. An unpaired surrogate becomes U+FFFD.</param>
+    /// <param name="except">Member that does not get the message; null for none.</param>
     /// <exception cref="InvalidOperationException">As for bytes.</exception>
     public static SendResult BroadcastText(this SessionGroup group, string text, Session? except = null)
     {
@@ -46,13 +49,14 @@ public static class WebSocketBroadcasts
         return Broadcast(group, WebSocketOpcode.Text, utf8.Bytes, except);
     }
 
-    /// <summary>Sends a message of bytes to all members.</summary>
-    /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>
-    /// <param name="data">The bytes.</param>
-    /// <param name="except">A member that does not get it.</param>
+    /// <summary>Sends a binary message to all members.</summary>
+    /// <param name="group">Group; its members are served as for
+    /// <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>.</param>
+    /// <param name="data">Payload.</param>
+    /// <param name="except">Member that does not get the message; null for none.</param>
     public static SendResult BroadcastBinary(this SessionGroup group, ReadOnlySpan<byte> data, Session? except = null) => Broadcast(group, WebSocketOpcode.Binary, data, except);
 
-    /// <summary>Sends a ping to all members that speak WebSocket.</summary>
+    /// <summary>Sends a ping to all WebSocket members.</summary>
     /// <param name="group">The group.</param>
     /// <param name="payload">Up to 125 bytes.</param>
     public static SendResult BroadcastPing(this SessionGroup group, ReadOnlySpan<byte> payload = default)
@@ -62,12 +66,13 @@ public static class WebSocketBroadcasts
     }
 
     /// <summary>
-    /// Closes all members that speak WebSocket, each behind what it was sent; the others stay. With <see cref="Server.Sessions"/> all that a server has. Completes when
-    /// all were asked; each ends when its peer has answered, or after its own limit.
+    /// Closes all WebSocket members, each after its earlier messages; other members stay. With
+    /// <see cref="Server.Sessions"/> it closes all WebSockets of a server. Completes when each close was requested.
+    /// Each member ends when its peer has answered, or after its own timeout.
     /// </summary>
     /// <param name="group">The group.</param>
-    /// <param name="status">As in <see cref="WebSocketSession.Close(WebSocketStatus, string)"/>.</param>
-    /// <param name="reason">As there.</param>
+    /// <param name="status">Status, as in <see cref="WebSocketSession.Close(WebSocketStatus, string)"/>.</param>
+    /// <param name="reason">Reason text, as there.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
     public static ValueTask CloseAllAsync(this SessionGroup group, WebSocketStatus status = WebSocketStatus.GoingAway, string reason = "")
     {

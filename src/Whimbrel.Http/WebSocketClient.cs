@@ -6,7 +6,8 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Dials a WebSocket. What <see cref="Client"/> has is there, reconnecting by policy too: each connection makes a new session, when the server has agreed.
+/// Client that connects a WebSocket, with all features of <see cref="Client"/>, including reconnecting. Each successful
+/// handshake creates a new session.
 /// </summary>
 public sealed class WebSocketClient : Client
 {
@@ -14,32 +15,33 @@ public sealed class WebSocketClient : Client
     private readonly string _target;
     private readonly string _authority;
 
-    /// <summary>A client for one address.</summary>
+    /// <summary>Creates a client for one address.</summary>
     /// <param name="address"><c>ws://host:port/path?query</c>, or <c>wss://</c> with TLS.</param>
-    /// <param name="session">Makes the session of each connection, on its loop, when the server has agreed.</param>
-    /// <param name="options">Limits and wishes; null for the defaults.</param>
-    /// <param name="tls">Rules for <c>wss://</c>; null for the defaults.</param>
-    /// <exception cref="ArgumentException">The address is malformed, TLS rules are given for <c>ws://</c>, or an option has a value that cannot be.</exception>
+    /// <param name="session">Factory of the session of each connection; called on its loop after the handshake.</param>
+    /// <param name="options">Limits and settings; null for the defaults.</param>
+    /// <param name="tls">TLS settings for <c>wss://</c>; null for the defaults.</param>
+    /// <exception cref="ArgumentException">The address is malformed, TLS settings are given for <c>ws://</c>, or an
+    /// option is out of range.</exception>
     public WebSocketClient(string address, Func<WebSocketSession> session, WebSocketOptions? options = null, TlsOptions? tls = null)
         : this(Parse(address), new ClientOptions { Tls = tls }, session, options)
     {
     }
 
     /// <summary>
-    /// A client with all options of the core. Host, port, path and TLS follow from the address; options that contradict it
-    /// throw here.
+    /// Creates a client with all options of the core. Host, port, path and TLS follow from the address; options that
+    /// contradict it throw here.
     /// </summary>
-    /// <param name="address">As in the other constructor.</param>
+    /// <param name="address">Address, as in the other constructor.</param>
     /// <param name="client">
-    /// Engine, rules for TLS, reconnecting and the limits of connections. <see cref="ClientOptions.EndPoint"/>,
-    /// <see cref="ClientOptions.EndPoints"/> and <see cref="ClientOptions.Address"/> are left out, or say by which way
-    /// that host is reached: one of its IP addresses, with the port of the address, or a Unix path.
+    /// Engine, TLS settings, reconnecting and connection limits. <see cref="ClientOptions.EndPoint"/>,
+    /// <see cref="ClientOptions.EndPoints"/> and <see cref="ClientOptions.Address"/> are omitted, or name a route to
+    /// that host: one of its IP addresses with the port of the address, or a Unix path.
     /// </param>
-    /// <param name="session">Makes the session of each connection, on its loop, when the server has agreed.</param>
-    /// <param name="options">Limits and wishes; null for the defaults.</param>
+    /// <param name="session">Factory of the session of each connection; called on its loop after the handshake.</param>
+    /// <param name="options">Limits and settings; null for the defaults.</param>
     /// <exception cref="ArgumentException">
-    /// The address is malformed, <paramref name="client"/> contradicts it (another host or port, TLS for <c>ws://</c>), or
-    /// an option has a value that cannot be.
+    /// The address is malformed, <paramref name="client"/> contradicts it (another host or port, TLS for <c>ws://</c>),
+    /// or an option is out of range.
     /// </exception>
     public WebSocketClient(string address, ClientOptions client, Func<WebSocketSession> session, WebSocketOptions? options = null)
         : this(Parse(address), client, session, options)
@@ -59,31 +61,34 @@ public sealed class WebSocketClient : Client
         _authority = address.IsDefaultPort ? HostOf(address) : $"{HostOf(address)}:{address.Port}";
         byte[] key = new byte[WebSocketHandshake.KeyLength];
         key.AsSpan().Fill((byte)'A');
-        _ = Request(key, WebSocket.Deflate?.AsClient()); // a field that cannot be sent throws here
+        _ = Request(key, WebSocket.Deflate?.AsClient()); // throws here for a field that cannot be sent
     }
 
-    /// <summary>Limits and wishes.</summary>
+    /// <summary>Limits and settings.</summary>
     public WebSocketOptions WebSocket { get; }
 
     /// <summary>
-    /// Dials, and completes when the server has agreed and the session has the connection. Else as <see cref="Client.ConnectAsync"/>: a policy that retries the first dial retries this
-    /// as well when the server is not ready (5xx), does not answer or ends the connection before it has.
+    /// Connects, and completes when the handshake is done and the session has the connection. Otherwise as
+    /// <see cref="Client.ConnectAsync"/>. A policy that retries the first attempt also retries when the server is not
+    /// ready (5xx), does not respond or closes the connection.
     /// </summary>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="WebSocketException">The server did not agree, or not as it should.</exception>
+    /// <param name="cancellationToken">Cancels the attempt.</param>
+    /// <exception cref="WebSocketException">The server rejected the handshake, or its response is not
+    /// valid.</exception>
     public new async ValueTask<WebSocketSession> ConnectAsync(CancellationToken cancellationToken = default) =>
         (WebSocketSession)await base.ConnectAsync(cancellationToken).ConfigureAwait(false);
 
-    /// <summary>The last connection ended, or was refused, by what the server or the way to it has done: also where this side did the last step.</summary>
+    /// <summary>Whether the server or the network caused the end or failure of the last connection, even if this side
+    /// closed it last.</summary>
     internal bool EndWasTheirs { get; set; }
 
-    /// <summary>The server's answer to the last dial was not the one that opens a WebSocket, and it would give the same answer again.</summary>
+    /// <summary>Whether the server rejected the last handshake with a response that a retry would get again.</summary>
     internal bool AnswerIsFinal { get; set; }
 
-    /// <summary>The address begins with wss.</summary>
+    /// <summary>Whether the scheme is wss.</summary>
     internal bool IsSecure { get; }
 
-    /// <summary>What was wrong with the handshake of the last dial; null when it did not come so far.</summary>
+    /// <summary>Error of the last handshake; null if there was none.</summary>
     internal WebSocketException? Failure { get; set; }
 
     /// <inheritdoc/>
@@ -93,20 +98,22 @@ public sealed class WebSocketClient : Client
     protected override Exception FailureOf(NetworkException failure)
     {
         if (Failure is not null) return Failure;
-        // What a server without TLS answers to a handshake is no record of TLS, and many answer nothing at all.
+        // The response of a server without TLS to a ClientHello is not a TLS record, and many such servers send
+        // nothing.
         bool isMaybePlain = IsSecure && failure.InnerException is TlsException { Failure: TlsFailure.NotTls or TlsFailure.BadRecord or TlsFailure.PeerLeft or TlsFailure.TimedOut };
         return isMaybePlain ? new NetworkException(failure.Error with { Message = $"{failure.Message} The port may be without TLS: then write ws://." }, failure.InnerException) : failure;
     }
 
     internal void NoteOpened(WebSocketSession session) => base.NoteOpened(session);
 
-    /// <summary>A close frame of the server is answered by this side, and a silent one aborted: neither was asked for here.</summary>
-    /// <param name="reason">Why the last connection or dial ended.</param>
+    /// <summary>Returns whether the end is final. A close frame of the server, or the abort of a silent one, is not,
+    /// because this side did not ask for it.</summary>
+    /// <param name="reason">Reason why the last connection or attempt ended.</param>
     protected override bool IsFinal(CloseReason reason) => AnswerIsFinal || (!EndWasTheirs && base.IsFinal(reason));
 
     internal WebSocketSession NewSession() => _session() ?? throw new InvalidOperationException("The factory made no session.");
 
-    /// <summary>The request of one handshake.</summary>
+    /// <summary>Writes the request of one handshake.</summary>
     internal byte[] Request(ReadOnlySpan<byte> key, DeflateTerms? offer)
     {
         byte[] bytes = new byte[HttpReaderLimits.Default.HeadBytes];
@@ -147,7 +154,8 @@ public sealed class WebSocketClient : Client
         return client.Tls is null ? client.With(tls: new TlsOptions { HostName = address.IdnHost }) : client;
     }
 
-    /// <summary>Throws unless the end point may be the host and port of the address. True: TLS finds the host's name in it.</summary>
+    /// <summary>Throws unless the end point matches host and port of the address. Returns true if TLS finds the host's
+    /// name in it.</summary>
     private static bool IsByName(Uri address, EndPoint endPoint)
     {
         bool isLiteral = IPAddress.TryParse(address.IdnHost, out IPAddress? literal);
@@ -155,7 +163,7 @@ public sealed class WebSocketClient : Client
         {
             IPEndPoint ip => (ip.Port == address.Port && (!isLiteral || ip.Address.MapToIPv6().Equals(literal!.MapToIPv6())), isLiteral),
             DnsEndPoint dns => (dns.Port == address.Port && dns.Host.Equals(address.IdnHost, StringComparison.OrdinalIgnoreCase), true),
-            _ => (true, false), // a path has neither: it is the way to the host
+            _ => (true, false), // a Unix path has neither: it is a route to the host
         };
         if (!fits) throw Contradiction(address, $"says where to connect, and {endPoint} is another place: leave the end point out, or change the address");
         return isByName;

@@ -2,33 +2,37 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-/// <summary>How messages are compressed (RFC 7692), when the peer agrees.</summary>
+/// <summary>Settings of compression (RFC 7692), used if the peer agrees.</summary>
 public sealed class WebSocketDeflate
 {
-    /// <summary>1, the fastest, up to 9. Default 1.</summary>
+    /// <summary>Compression level: 1, the fastest, to 9; default 1.</summary>
     public int Level { get; init; } = 1;
 
-    /// <summary>Shorter messages are sent as they are. 0 and more; default 64 bytes.</summary>
+    /// <summary>Smallest message in bytes that is compressed. 0 and more; default 64.</summary>
     public int LeastBytes { get; init; } = 64;
 
-    /// <summary>This end begins each message anew, so that nothing of one tells of another, and broadcasts are compressed once for all. If not, a message may point back to the last 4 KiB of those before. Default true.</summary>
+    /// <summary>Whether this end compresses each message without the context of earlier ones, so that lengths do not
+    /// reveal other messages, and broadcasts are compressed once. Otherwise a message may refer to the last 4 KiB of
+    /// earlier ones. Default true.</summary>
     public bool Forgets { get; init; } = true;
 
-    /// <summary>The peer is asked to do so. Default true: its window costs memory only while one of its messages is read.</summary>
+    /// <summary>Whether the peer is asked to do so. Default true: its window then uses memory only while one of its
+    /// messages is read.</summary>
     public bool PeerForgets { get; init; } = true;
 
-    /// <summary>The window of this end, as a power of two: 9 to 15; default 12, which is 4 KiB.</summary>
+    /// <summary>Window of this end, as a power of two: 9 to 15; default 12, which is 4 KiB.</summary>
     public int WindowBits { get; init; } = 12;
 
-    /// <summary>The largest window of the peer that is put up with: 9 to 15; default 15. A peer that cannot choose one uses 15.</summary>
+    /// <summary>Largest accepted window of the peer: 9 to 15; default 15. A peer that cannot choose one uses
+    /// 15.</summary>
     public int PeerWindowBits { get; init; } = DeflateTerms.MostBits;
 
-    /// <summary>What zlib has for a message besides the window: 1 to 9, twice as much with each step; default 5.</summary>
+    /// <summary>zlib's memory level, besides the window: 1 to 9, doubled with each step; default 5.</summary>
     public int MemoryLevel { get; init; } = 5;
 
     internal DeflateTerms AsServer() => new() { ServerForgets = Forgets, ClientForgets = PeerForgets, ServerBits = WindowBits, ClientBits = PeerWindowBits };
 
-    // What the server sends may have any window up to what was asked for; its own the client can always make smaller.
+    // The server may use any window up to the offered one; the client can always use a smaller one.
     internal DeflateTerms AsClient() => new() { ServerForgets = PeerForgets, ClientForgets = Forgets, ServerBits = PeerWindowBits, ClientBits = DeflateTerms.MostBits, OffersClientBits = true };
 
     internal void Check(List<string> mistakes)

@@ -3,26 +3,27 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A WebSocket failed: the server did not agree, or not as it should; the connection ended without a close frame; or, for
-/// the reader of a <see cref="WebSocketStream"/>, the peer closed it with a status that is no end of file.
+/// Failure of a WebSocket: the server rejected the handshake or its response is not valid; the connection ended without
+/// a close frame; or, for reads of a <see cref="WebSocketStream"/>, the peer closed it with a status other than a
+/// normal end.
 /// </summary>
 public sealed class WebSocketException : IOException
 {
-    /// <summary>Makes one without a text.</summary>
+    /// <summary>Creates an exception without a message.</summary>
     public WebSocketException()
     {
     }
 
-    /// <summary>Makes one.</summary>
-    /// <param name="message">What was wrong.</param>
+    /// <summary>Creates an exception.</summary>
+    /// <param name="message">Description of the failure.</param>
     public WebSocketException(string message)
         : base(Escaped.Of(message))
     {
     }
 
-    /// <summary>Makes one with a cause.</summary>
-    /// <param name="message">What was wrong.</param>
-    /// <param name="innerException">Its cause.</param>
+    /// <summary>Creates an exception with a cause.</summary>
+    /// <param name="message">Description of the failure.</param>
+    /// <param name="innerException">Cause.</param>
     public WebSocketException(string message, Exception innerException)
         : base(Escaped.Of(message), innerException)
     {
@@ -35,9 +36,9 @@ public sealed class WebSocketException : IOException
         Reason = reason;
     }
 
-    /// <summary>Status of the peer's close frame. Null when there was none.</summary>
+    /// <summary>Status of the peer's close frame; null if there was none.</summary>
     public WebSocketStatus? Status { get; }
 
-    /// <summary>Reason beside <see cref="Status"/>, as the peer sent it. Empty for none.</summary>
+    /// <summary>Reason of the peer's close frame, as received; empty for none.</summary>
     public string Reason { get; } = "";
 }

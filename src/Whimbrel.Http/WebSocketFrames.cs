@@ -3,31 +3,33 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-/// <summary>Writes the frames of a WebSocket into memory, for bytes that somebody else sends; and what both ends compute of its handshake.</summary>
+/// <summary>Writes WebSocket frames into memory, for bytes sent by other code, and computes handshake values.</summary>
 public static class WebSocketFrames
 {
-    /// <summary>Bytes of <see cref="TryAccept"/>.</summary>
+    /// <summary>Number of bytes written by <see cref="TryAccept"/>.</summary>
     public const int AcceptLength = WebSocketHandshake.AcceptLength;
 
-    /// <summary>Bytes of the longest head of a server's frame.</summary>
+    /// <summary>Largest number of bytes of a server frame's head.</summary>
     public const int MostHeadBytes = 10;
 
-    /// <summary>Bytes of a whole frame.</summary>
-    /// <param name="payloadLength">0 and more.</param>
-    /// <param name="ofClient">A client writes it: it is masked.</param>
+    /// <summary>Returns the number of bytes of a whole frame.</summary>
+    /// <param name="payloadLength">Bytes of the payload: 0 and more.</param>
+    /// <param name="ofClient">Whether a client writes the frame, which is then masked.</param>
     public static int LengthOf(int payloadLength, bool ofClient)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(payloadLength);
         return WriterOf(ofClient).FrameLength(payloadLength);
     }
 
-    /// <summary>Writes a whole frame. Each of a client has a mask of its own that nobody can guess.</summary>
-    /// <param name="target">At least <see cref="LengthOf"/> bytes.</param>
-    /// <param name="part">A message, or a control frame.</param>
-    /// <param name="payload">Copied. Of a control frame up to 125 bytes; of a close nothing, or its status and a reason in UTF-8.</param>
-    /// <param name="ofClient">A client writes it.</param>
-    /// <returns>Bytes written.</returns>
-    /// <exception cref="ArgumentException">The payload may not stand in such a frame, or <paramref name="target"/> is too small.</exception>
+    /// <summary>Writes a whole frame. Each frame of a client gets its own unpredictable mask.</summary>
+    /// <param name="target">Buffer of at least <see cref="LengthOf"/> bytes.</param>
+    /// <param name="part">Kind: a message, or a control frame.</param>
+    /// <param name="payload">Payload; copied. Up to 125 bytes in a control frame; in a close frame empty, or a status
+    /// and a reason in UTF-8.</param>
+    /// <param name="ofClient">Whether a client writes the frame.</param>
+    /// <returns>Number of bytes written.</returns>
+    /// <exception cref="ArgumentException">The payload is not allowed in such a frame, or <paramref name="target"/> is
+    /// too small.</exception>
     public static int Write(Span<byte> target, WebSocketPart part, ReadOnlySpan<byte> payload, bool ofClient)
     {
         WebSocketWriter writer = WriterOf(ofClient);
@@ -38,12 +40,14 @@ public static class WebSocketFrames
         return writer.WriteFrame(target, opcode, payload);
     }
 
-    /// <summary>Writes the head of a message's frame of a server: its payload follows as it is, so nobody need copy it. The last or only frame of its message.</summary>
-    /// <param name="target">At least <see cref="MostHeadBytes"/> bytes.</param>
+    /// <summary>Writes the head of a server's final message frame. The payload follows unchanged, so it need not be
+    /// copied.</summary>
+    /// <param name="target">Buffer of at least <see cref="MostHeadBytes"/> bytes.</param>
     /// <param name="part"><see cref="WebSocketPart.Text"/> or <see cref="WebSocketPart.Binary"/>.</param>
-    /// <param name="payloadLength">0 and more.</param>
-    /// <returns>Bytes written.</returns>
-    /// <exception cref="ArgumentException"><paramref name="target"/> is too small, or it is no message.</exception>
+    /// <param name="payloadLength">Bytes of the payload: 0 and more.</param>
+    /// <returns>Number of bytes written.</returns>
+    /// <exception cref="ArgumentException"><paramref name="target"/> is too small, or <paramref name="part"/> is no
+    /// message.</exception>
     public static int WriteHead(Span<byte> target, WebSocketPart part, long payloadLength)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(payloadLength);
@@ -52,10 +56,10 @@ public static class WebSocketFrames
         return WriterOf(ofClient: false).WriteHead(target, OpcodeOf(part), isFinal: true, isCompressed: false, payloadLength, out _);
     }
 
-    /// <summary>What a server answers to a client's key (Sec-WebSocket-Accept).</summary>
+    /// <summary>Writes the server's response to a client's key (Sec-WebSocket-Accept).</summary>
     /// <param name="key">Sec-WebSocket-Key.</param>
-    /// <param name="accept">At least <see cref="AcceptLength"/> bytes.</param>
-    /// <returns>False: it is not base64 of 16 bytes.</returns>
+    /// <param name="accept">Buffer of at least <see cref="AcceptLength"/> bytes.</param>
+    /// <returns>False if the key is not base64 of 16 bytes.</returns>
     public static bool TryAccept(ReadOnlySpan<byte> key, Span<byte> accept)
     {
         if (!WebSocketHandshake.IsKey(key)) return false;

@@ -2,14 +2,14 @@ using System.Text;
 
 namespace Whimbrel.Http;
 
-/// <summary>A message, whole.</summary>
-/// <param name="Data">Its bytes; of text they are valid UTF-8.</param>
-/// <param name="IsText">It is text.</param>
+/// <summary>Complete message.</summary>
+/// <param name="Data">Payload; valid UTF-8 if it is text.</param>
+/// <param name="IsText">Whether it is text.</param>
 public readonly record struct WebSocketMessage(ReadOnlyMemory<byte> Data, bool IsText)
 {
-    /// <summary>The bytes as text, whichever it was sent as.</summary>
+    /// <summary>Payload decoded as UTF-8, for text and binary messages.</summary>
     public string Text => Encoding.UTF8.GetString(Data.Span);
 
-    /// <summary>For logs.</summary>
+    /// <summary>Returns the text or the length, for logs.</summary>
     public override string ToString() => IsText ? Text : $"{Data.Length} bytes";
 }

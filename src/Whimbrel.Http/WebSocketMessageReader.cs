@@ -4,12 +4,13 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Reads the messages of one direction of a WebSocket from bytes that somebody else has received, as strict as <see cref="WebSocketSession"/> and
-/// without compression. Knows no connection and no clock. One thread at a time.
+/// Reads the messages of one direction of a WebSocket from bytes received elsewhere, by the rules of
+/// <see cref="WebSocketSession"/>, without compression. It has no connection and no clock. One thread at a time.
 /// </summary>
 /// <remarks>
-/// What a call does not take is given again, joined with what follows. What comes out does not depend on where the bytes were cut. Of a message in
-/// several frames or pieces the bytes are kept until it is whole; that memory grows with what has come, up to the limit.
+/// Bytes that a call does not consume are passed again, followed by new bytes. The result does not depend on how the
+/// bytes are split. A message in several frames or pieces is buffered until it is complete; the buffer grows with the
+/// received bytes, up to the limit.
 /// </remarks>
 public sealed class WebSocketMessageReader
 {
@@ -20,9 +21,9 @@ public sealed class WebSocketMessageReader
     private bool _isBadText;
     private bool _isTold;
 
-    /// <summary>Begins behind the handshake.</summary>
-    /// <param name="ofClient">What a client has sent, which is masked; false: of a server.</param>
-    /// <param name="messageLimitBytes">1 up to 1 GiB.</param>
+    /// <summary>Creates a reader that begins after the handshake.</summary>
+    /// <param name="ofClient">Whether a client sends the bytes, which are then masked.</param>
+    /// <param name="messageLimitBytes">Largest message in bytes: 1 to 1 GiB.</param>
     public WebSocketMessageReader(bool ofClient, int messageLimitBytes)
     {
         ArgumentOutOfRangeException.ThrowIfNegativeOrZero(messageLimitBytes);
@@ -30,19 +31,23 @@ public sealed class WebSocketMessageReader
         _reader = new WebSocketReader(ofClient ? WebSocketRole.Server : WebSocketRole.Client, messageLimitBytes);
     }
 
-    /// <summary>The status of a close (<see cref="WebSocketStatus.None"/>: it had none), or the one to close with when a rule was broken.</summary>
+    /// <summary>Status of a close frame (<see cref="WebSocketStatus.None"/> if it has none), or the status to close
+    /// with after a broken rule.</summary>
     public WebSocketStatus Status { get; private set; } = WebSocketStatus.None;
 
-    /// <summary>The reason of a close, or what is wrong as a sentence without its full stop. Empty before.</summary>
+    /// <summary>Reason of a close frame, or the broken rule as a sentence without its full stop. Empty
+    /// before.</summary>
     public string Reason { get; private set; } = "";
 
-    /// <summary>Bytes of the frame under way that have not come yet; 0 between frames.</summary>
+    /// <summary>Number of missing bytes of the current frame; 0 between frames.</summary>
     public long MissingBytes => _reader.Left;
 
-    /// <summary>Reads on: the next message or control frame.</summary>
-    /// <param name="unread">What the last call did not take, and what has come since. It is unmasked in place.</param>
-    /// <param name="taken">How many of them are not to be given again, also with <see cref="WebSocketPart.NeedMore"/>.</param>
-    /// <param name="payload">Of the message, or of the control frame; of a close with its status. Valid until the next call, and while <paramref name="unread"/> is.</param>
+    /// <summary>Reads the next message or control frame.</summary>
+    /// <param name="unread">Bytes that the last call did not consume, followed by new bytes. Unmasked in place.</param>
+    /// <param name="taken">Number of bytes consumed, which are not passed again, also with
+    /// <see cref="WebSocketPart.NeedMore"/>.</param>
+    /// <param name="payload">Payload of the message or control frame; of a close frame including its status. Valid
+    /// until the next call, and as long as <paramref name="unread"/> is.</param>
     public WebSocketPart Read(Span<byte> unread, out int taken, out ReadOnlySpan<byte> payload)
     {
         taken = 0;

@@ -2,43 +2,48 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-/// <summary>Limits and wishes of WebSocket sessions. Plain data, checked when it is first used. One object serves all sessions of a kind.</summary>
+/// <summary>Limits and settings of WebSocket sessions. Immutable data, checked at its first use. Use one object for all
+/// sessions of a kind.</summary>
 public sealed class WebSocketOptions
 {
     private static readonly TimeSpan s_longest = TimeSpan.FromDays(1);
 
     private bool _isChecked;
 
-    /// <summary>A message, without its compression, that is put together: the connection is closed with 1009 above it. 125 up to 1 GiB; default 1 MiB.</summary>
+    /// <summary>Largest message in bytes, after decompression; then the connection is closed with 1009. Without effect
+    /// with <see cref="InPieces"/>. 125 to 1 GiB; default 1 MiB.</summary>
     public int MessageLimitBytes { get; init; } = 1024 * 1024;
 
     /// <summary>
-    /// Messages are given in pieces, as they come (<see cref="WebSocketSession.OnPiece"/>), and never put together: for those that are larger than memory
-    /// should be. No limit then. Not with compression. Default false.
+    /// Whether messages are delivered in pieces, as they arrive (<see cref="WebSocketSession.OnPiece"/>), for messages
+    /// too large for memory. They have no size limit, and no compression. Default false.
     /// </summary>
     public bool InPieces { get; init; }
 
-    /// <summary>A peer that was silent so long gets a ping, and when two of them were answered by nothing the connection is aborted. 100 ms up to a day, or <see cref="Timeout.InfiniteTimeSpan"/> for none; default 30 s.</summary>
+    /// <summary>Time without data from a peer before it gets a ping. After two unanswered pings the connection is
+    /// aborted. 100 ms to a day, or <see cref="Timeout.InfiniteTimeSpan"/> for none; default 30 s.</summary>
     public TimeSpan Heartbeat { get; init; } = TimeSpan.FromSeconds(30);
 
-    /// <summary>How long the peer may take to answer a close frame. 10 ms up to a day; default 5 s. For the answer to a client's request there is <see cref="ClientOptions.ConnectTimeout"/>.</summary>
+    /// <summary>Longest wait for the peer's close frame. 10 ms to a day; default 5 s. The handshake of a client is
+    /// limited by <see cref="ClientOptions.ConnectTimeout"/>.</summary>
     public TimeSpan CloseTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>Sub-protocols: of a server those it speaks, of a client those it offers, the dearest first. A server never chooses one that was not offered. Empty, the default: none.</summary>
+    /// <summary>Sub-protocols: supported ones of a server, offered ones of a client, in order of preference. A server
+    /// never chooses one that was not offered. Default empty: none.</summary>
     public IReadOnlyList<string> SubProtocols { get; init; } = [];
 
-    /// <summary>From whose pages a browser may connect. Default: those of the same host.</summary>
+    /// <summary>Origins of web pages from which browsers may connect. Default: the same host.</summary>
     public WebSocketOrigins Origins { get; init; } = WebSocketOrigins.SameHost;
 
     /// <summary>
-    /// permessage-deflate (RFC 7692). Null, the default: none. Compression costs memory and time for each connection, and where a secret and
-    /// what an attacker chose stand in one message its length tells of the secret.
+    /// permessage-deflate (RFC 7692). Default null: none. Compression costs memory and time for each connection. In a
+    /// message with a secret and data chosen by an attacker, the compressed length reveals the secret.
     /// </summary>
     public WebSocketDeflate? Deflate { get; init; }
 
     /// <summary>
-    /// Fields that a client adds to its request: Cookie, Authorization, Origin and the like. Not those that the handshake
-    /// itself writes: Host, Connection, Upgrade and Sec-WebSocket-*, nor those of a body. Empty, the default: none.
+    /// Additional fields of a client's request: Cookie, Authorization, Origin and the like. Not allowed are fields of
+    /// the handshake (Host, Connection, Upgrade and Sec-WebSocket-*) and fields of a body. Default empty: none.
     /// </summary>
     public IReadOnlyList<KeyValuePair<string, string>> Fields { get; init; } = [];
 
@@ -61,7 +66,7 @@ public sealed class WebSocketOptions
         _isChecked = true;
     }
 
-    /// <summary>What to do instead of giving a field that the handshake writes; null for another field.</summary>
+    /// <summary>Returns the alternative for a field written by the handshake; null for other fields.</summary>
     private static string? InsteadOf(string? name) => name?.ToUpperInvariant() switch
     {
         "HOST" => "it follows from the address of the client",

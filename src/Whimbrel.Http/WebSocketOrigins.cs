@@ -4,8 +4,9 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// From whose pages a browser may connect. A browser connects wherever a page tells it to, with the cookies of the place: a server that
-/// trusts them must look at Origin (RFC 6455, 10.2). What is no browser sends none, and is let in.
+/// Origins of web pages from which a browser may connect. Any page can make a browser connect, with the cookies of the
+/// server. So a server that trusts cookies must check Origin (RFC 6455, 10.2). Clients other than browsers send no
+/// Origin and are accepted.
 /// </summary>
 public sealed class WebSocketOrigins
 {
@@ -30,23 +31,25 @@ public sealed class WebSocketOrigins
     }
 
     /// <summary>
-    /// Pages of the host and port that the request is for, with the scheme of this server: <c>https</c> when the connection
-    /// has TLS, <c>http</c> when it has none. Behind a proxy that ends TLS take <see cref="SameHostBehindTls"/>.
+    /// Pages of the requested host and port, with the scheme of this server: <c>https</c> on a connection with TLS,
+    /// otherwise <c>http</c>. With a proxy that terminates TLS use <see cref="SameHostBehindTls"/>.
     /// </summary>
     public static WebSocketOrigins SameHost { get; } = new(Rule.Same);
 
     /// <summary>
-    /// Pages of the host and port that the request is for, with the scheme <c>https</c>: for a server without TLS behind a
-    /// proxy that ends it and passes <c>Host</c> on.
+    /// Pages of the requested host and port with the scheme <c>https</c>: for a server without TLS if the proxy
+    /// terminates TLS and forwards <c>Host</c>.
     /// </summary>
     public static WebSocketOrigins SameHostBehindTls { get; } = new(Rule.SameBehindTls);
 
-    /// <summary>All pages: for services that know their users by other things than cookies.</summary>
+    /// <summary>All pages: for services that authenticate users by other means than cookies.</summary>
     public static WebSocketOrigins Any { get; } = new(Rule.Any);
 
-    /// <summary>Pages of these origins, and of no other.</summary>
-    /// <param name="origins">As browsers send them: <c>https://example.org</c>, with a port where it is not that of the scheme.</param>
-    /// <exception cref="ArgumentException">One is no origin: a scheme, a host and perhaps a port, and nothing behind it.</exception>
+    /// <summary>Returns a rule for pages of these origins only.</summary>
+    /// <param name="origins">Origins as browsers send them: <c>https://example.org</c>, with a port unless it is the
+    /// default of the scheme.</param>
+    /// <exception cref="ArgumentException">One is not an origin: only a scheme, a host and optionally a port are
+    /// allowed.</exception>
     public static WebSocketOrigins Of(params ReadOnlySpan<string> origins)
     {
         string[] list = new string[origins.Length];
@@ -55,7 +58,7 @@ public sealed class WebSocketOrigins
             string origin = origins[i];
             if (!Uri.TryCreate(origin, UriKind.Absolute, out Uri? uri) || uri.Host.Length == 0 || uri.UserInfo.Length > 0 || uri.PathAndQuery != "/" || origin.EndsWith('/'))
                 throw new ArgumentException($"An origin is a scheme, a host and perhaps a port, such as https://example.org: {origin}", nameof(origins));
-            // As a browser writes it: without the port of the scheme, and with the ASCII form of the host.
+            // As a browser sends it: without the default port, and with the ASCII form of the host.
             string host = uri.HostNameType == UriHostNameType.IPv6 ? $"[{uri.IdnHost}]" : uri.IdnHost;
             list[i] = uri.IsDefaultPort ? $"{uri.Scheme}://{host}" : $"{uri.Scheme}://{host}:{uri.Port}";
         }
@@ -63,13 +66,13 @@ public sealed class WebSocketOrigins
         return new WebSocketOrigins(Rule.Listed, list);
     }
 
-    /// <summary>Why the request may not be answered: status and text; null when it may.</summary>
+    /// <summary>Returns status and text for a rejected request; null if it is accepted.</summary>
     internal (int Status, string Text)? Judge(HttpRequest request)
     {
         using HttpRequest.RequestUse use = request.Enter();
         int index = use.Reader.IndexOf(HttpField.Origin);
         if (index < 0) return null;
-        // A check of one of them would say nothing about the others.
+        // With several Origin fields, a check of one does not cover the others.
         if (use.Reader.IndexOf(HttpField.Origin, index + 1) >= 0) return (400, "There is more than one Origin");
         ReadOnlySpan<byte> origin = request.ValueAt(index);
         if (_rule == Rule.Any || IsListed(origin)) return null;
@@ -101,6 +104,6 @@ public sealed class WebSocketOrigins
         return Ascii.EqualsIgnoreCase(Without(port, origin[(scheme + 3)..]), Without(port, authority));
     }
 
-    // Browsers leave the port of the scheme out; others may write it.
+    // Browsers omit the default port of the scheme; other clients may send it.
     private static ReadOnlySpan<byte> Without(ReadOnlySpan<byte> port, ReadOnlySpan<byte> host) => host.EndsWith(port) ? host[..^port.Length] : host;
 }

@@ -1,26 +1,27 @@
 namespace Whimbrel.Http;
 
-/// <summary>What <see cref="WebSocketMessageReader"/> has found, and what <see cref="WebSocketFrames"/> writes.</summary>
+/// <summary>Result of <see cref="WebSocketMessageReader.Read"/>, and kind of frame for
+/// <see cref="WebSocketFrames"/>.</summary>
 public enum WebSocketPart
 {
-    /// <summary>It needs more bytes: what was not taken, joined with what follows.</summary>
+    /// <summary>More bytes are needed: pass the unconsumed ones again, followed by new bytes.</summary>
     NeedMore,
 
-    /// <summary>A message of UTF-8.</summary>
+    /// <summary>Text message in UTF-8.</summary>
     Text,
 
-    /// <summary>A message of bytes.</summary>
+    /// <summary>Binary message.</summary>
     Binary,
 
-    /// <summary>Asks for a pong with the same payload.</summary>
+    /// <summary>Ping: asks for a pong with the same payload.</summary>
     Ping,
 
-    /// <summary>Answers a ping, or comes unasked.</summary>
+    /// <summary>Pong: answers a ping, or is unsolicited.</summary>
     Pong,
 
-    /// <summary>The sender sends no further messages.</summary>
+    /// <summary>Close: the sender sends no further messages.</summary>
     Close,
 
-    /// <summary>A rule was broken. Nothing can be read any more.</summary>
+    /// <summary>A rule was broken. No more can be read.</summary>
     Broken,
 }

@@ -6,7 +6,7 @@ namespace Whimbrel.Http;
 // The closing handshake (RFC 6455, 7) and the heart-beat.
 public partial class WebSocketSession
 {
-    private const int DeadAfter = 2; // pings that were answered by nothing
+    private const int DeadAfter = 2; // unanswered pings
     private const int MostSendLimitBytes = 1 << 30;
 
     internal HeartBeats.Place HeartPlace; // the loop's thread
@@ -18,20 +18,21 @@ public partial class WebSocketSession
     private bool _wasPending;
     private bool _peerHasClosed;
     private bool _saidClose;
-    private int _isShaken; // the closing handshake is over, or will never be: a close is the connection's
+    private int _isShaken; // the closing handshake is complete or impossible: a close ends the connection
 
-    /// <summary>Why it was closed: what the first of both ends has said. <see cref="WebSocketStatus.Abnormal"/> before anybody has.</summary>
+    /// <summary>Status of the first close frame of either end; <see cref="WebSocketStatus.Abnormal"/> before.</summary>
     public WebSocketStatus CloseStatus { get; private set; } = WebSocketStatus.Abnormal;
 
-    /// <summary>The reason beside <see cref="CloseStatus"/>; empty for none.</summary>
+    /// <summary>Reason text of <see cref="CloseStatus"/>; empty for none.</summary>
     public string CloseText { get; private set; } = "";
 
     /// <summary>
-    /// Says why, behind what this thread has sent, and ends the connection when the peer has answered, or after <see cref="WebSocketOptions.CloseTimeout"/>. The first call
-    /// counts. Any thread.
+    /// Sends a close frame after earlier sends of this thread, and ends the connection when the peer has answered, or
+    /// after <see cref="WebSocketOptions.CloseTimeout"/>. Only the first call has an effect. Any thread.
     /// </summary>
-    /// <param name="status">What may be sent: 1000 up to 1014 but for 1004 to 1006, 3000 up to 4999, or None for a frame without a status.</param>
-    /// <param name="reason">For the log of the peer; what is beyond 123 bytes is left out.</param>
+    /// <param name="status">1000 to 1014 except 1004 to 1006, 3000 to 4999, or None for a frame without a
+    /// status.</param>
+    /// <param name="reason">Reason text for the peer's log; cut to 123 bytes.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
     public void Close(WebSocketStatus status, string reason = "")
     {
@@ -39,13 +40,13 @@ public partial class WebSocketSession
         if (!EndsNow()) return;
         if (!_isInline && IsOnSessionThread)
         {
-            // The callback may block on the end, and what is posted would run behind it.
+            // The callback may block on the end, and a posted action would run only after it returns.
             SayGoodbye(status, reason);
             Flush();
             return;
         }
 
-        // It keeps its place behind what this thread has sent.
+        // A post keeps the order after earlier sends of this thread.
         bool isTold = Post(static s =>
         {
             (WebSocketSession session, WebSocketStatus status, string reason) = ((WebSocketSession, WebSocketStatus, string))s!;
@@ -55,10 +56,12 @@ public partial class WebSocketSession
     }
 
     /// <summary>
-    /// <see cref="Session.Close()"/> and its other forms close with <see cref="WebSocketStatus.Normal"/>, as <see cref="Close(WebSocketStatus, string)"/> does. Where a callback of this session on the
-    /// pool blocks in <see cref="Session.Close(TimeSpan)"/>, the close frame is sent and the peer's is not waited for: nothing of this session runs until the callback has returned.
+    /// Closes with <see cref="WebSocketStatus.Normal"/> for <see cref="Session.Close()"/> and its other forms, as
+    /// <see cref="Close(WebSocketStatus, string)"/> does. A pool callback of this session that blocks in
+    /// <see cref="Session.Close(TimeSpan)"/> does not wait for the peer's close frame, because no callback can run
+    /// until it returns.
     /// </summary>
-    /// <param name="isBlocking">By <see cref="Session.Close(TimeSpan)"/>.</param>
+    /// <param name="isBlocking">Whether the call is <see cref="Session.Close(TimeSpan)"/>.</param>
     protected sealed override void BeginClose(bool isBlocking)
     {
         if (Volatile.Read(ref _isShaken) != 0)
@@ -72,13 +75,14 @@ public partial class WebSocketSession
     }
 
     /// <summary>
-    /// As <see cref="Close(WebSocketStatus, string)"/>, and completes when the connection has ended: the peer has answered, or was waited for as long as
-    /// <see cref="WebSocketOptions.CloseTimeout"/>. <see cref="CloseStatus"/> says then what the first of both has said. Any thread; a callback on the loop must not block on it, and one of this session on the pool
-    /// that does waits out that limit.
+    /// Closes as <see cref="Close(WebSocketStatus, string)"/> does, and completes when the connection has ended: the
+    /// peer has answered, or <see cref="WebSocketOptions.CloseTimeout"/> has passed. Any thread. A callback on the loop
+    /// must not block on it. A pool callback of this session that blocks on it waits for the whole timeout.
     /// </summary>
-    /// <param name="status">As there.</param>
-    /// <param name="reason">As there.</param>
-    /// <param name="cancellationToken">Ends the patience: the connection is aborted, and the task is cancelled when it has ended.</param>
+    /// <param name="status">Status, as in <see cref="Close(WebSocketStatus, string)"/>.</param>
+    /// <param name="reason">Reason text, as there.</param>
+    /// <param name="cancellationToken">Cancels the wait: the connection is aborted, and the task is cancelled when it
+    /// has ended.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
     public ValueTask<CloseReason> CloseAsync(WebSocketStatus status, string reason = "", CancellationToken cancellationToken = default)
     {
@@ -86,15 +90,17 @@ public partial class WebSocketSession
         return CloseAsync(cancellationToken);
     }
 
-    /// <summary>As <see cref="FinishSending(WebSocketStatus, string)"/> with <see cref="WebSocketStatus.Normal"/>.</summary>
+    /// <summary>Calls <see cref="FinishSending(WebSocketStatus, string)"/> with
+    /// <see cref="WebSocketStatus.Normal"/>.</summary>
     protected sealed override void BeginFinishing() => FinishSending(WebSocketStatus.Normal);
 
     /// <summary>
-    /// Says why, behind what this thread has sent, and goes on receiving until the peer has said so too, or <see cref="Session.Close()"/> is called. Who
-    /// answers a close frame at once, as most do, sends nothing more. Without a limit in time. Any thread.
+    /// Sends a close frame after earlier sends of this thread, and continues to receive until the peer sends its own,
+    /// or <see cref="Session.Close()"/> is called. Most peers answer a close frame at once, and send nothing more. No
+    /// timeout. Any thread.
     /// </summary>
-    /// <param name="status">As in <see cref="Close(WebSocketStatus, string)"/>.</param>
-    /// <param name="reason">As there.</param>
+    /// <param name="status">Status, as in <see cref="Close(WebSocketStatus, string)"/>.</param>
+    /// <param name="reason">Reason text, as there.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
     public void FinishSending(WebSocketStatus status, string reason = "")
     {
@@ -108,16 +114,17 @@ public partial class WebSocketSession
         }, (this, status, reason));
     }
 
-    /// <summary>As <see cref="FinishSending(WebSocketStatus, string)"/>, and completes when the system has taken the frame, or the connection has ended first.</summary>
+    /// <summary>Calls <see cref="FinishSending(WebSocketStatus, string)"/>, and completes when the kernel has accepted
+    /// the frame, or the connection has ended first.</summary>
     internal async ValueTask FinishSendingAsync(WebSocketStatus status, string reason)
     {
         FinishSending(status, reason);
-        // Behind the action that queues the frame; on the pool what was queued waits for the end of a batch.
+        // Must run after the action that queues the frame. On the pool, sends are queued at the end of a batch.
         do
         {
             if (!await PostAsync(static s => ((WebSocketSession)s!).Flush(), this).ConfigureAwait(false)) return;
         }
-        while (!Volatile.Read(ref _isFrameQueued)); // other threads are in the middle of a send
+        while (!Volatile.Read(ref _isFrameQueued)); // sends of other threads are in progress
         await SentAsync().ConfigureAwait(false);
     }
 
@@ -128,25 +135,28 @@ public partial class WebSocketSession
             throw new ArgumentOutOfRangeException(nameof(status), (int)status, "A close frame has a status of 1000 to 1003, 1007 to 1014 or 3000 to 4999, or none (WebSocketStatus.None).");
     }
 
-    /// <summary>The peer has said that it ends, and was answered. The connection ends behind this call, which may send nothing more. The session's thread.</summary>
-    /// <param name="status">None when it said none.</param>
-    /// <param name="reason">Its reason; empty for none.</param>
+    /// <summary>Called when the peer's close frame has arrived, after this side has sent its own. Sends are not
+    /// possible any more; the connection ends when this returns. The session's thread.</summary>
+    /// <param name="status">Status of the peer; None if its frame has none.</param>
+    /// <param name="reason">Reason text of the peer; empty for none.</param>
     protected virtual void OnClosing(WebSocketStatus status, string reason)
     {
     }
 
-    /// <summary>The server stops: closes with <see cref="WebSocketStatus.GoingAway"/>.</summary>
+    /// <summary>Closes with <see cref="WebSocketStatus.GoingAway"/> because the server stops. For a route with a
+    /// handler, cancels the handler's token first.</summary>
     protected override void OnServerStopping()
     {
         if (_inbox is { } inbox && inbox.TryTellHandler()) return;
         if (EndsNow()) SayGoodbye(WebSocketStatus.GoingAway, "");
     }
 
-    /// <summary>The peer has ended the connection: nobody is there for a close frame. The default closes, as for any session.</summary>
+    /// <summary>Called when the peer has sent FIN. Closes without a close frame, as any session.</summary>
     protected override void OnPeerFinished() => EndConnection(peerFinished: false);
 
-    /// <summary>The connection has ended. An override calls this one: it gives back memory at once, which else the collector does later.</summary>
-    /// <param name="reason">The first cause. What the peer has said is in <see cref="CloseStatus"/>.</param>
+    /// <summary>Called when the connection has ended. An override must call this one: it returns memory to the pool,
+    /// which otherwise is left to the garbage collector.</summary>
+    /// <param name="reason">The first cause. The peer's close status is in <see cref="CloseStatus"/>.</param>
     protected override void OnDisconnected(CloseReason reason)
     {
         EndHeart();
@@ -159,31 +169,32 @@ public partial class WebSocketSession
 
     // ------------------------------------------------------------------ closing
 
-    /// <summary>Whom to tell that the end was the server's: it may dial again.</summary>
+    /// <summary>Client to notify that the server caused the end, so that it may reconnect.</summary>
     internal WebSocketClient? DialledBy { get; set; }
 
     // The session's thread.
     private void SayGoodbye(WebSocketStatus status, string reason)
     {
         SayClose(status, reason);
-        // The peer's frame ends it, or this timer. Behind messages that nobody will read it must be seen.
+        // The peer's frame, or this timer, ends the connection. Unread messages must not hide that frame.
         _inbox?.StopHolding();
         if (_peerHasClosed) EndAfterFrame(peerFinished: true);
-        // On the loop and not on the session's thread: a callback that blocks on the end is in its way there.
+        // A timer of the loop, because a callback that blocks on the end occupies the session's thread.
         else WaitAtMost();
     }
 
     private void WaitAtMost() => _closeTimer ??= Loop.StartTimer(_options!.CloseTimeout, static s => ((WebSocketSession)s!).EndConnection(peerFinished: false), this);
 
-    /// <summary>The handshake is over, or will never be. Any thread.</summary>
-    /// <param name="peerFinished">Both have said that they end.</param>
+    /// <summary>Ends the connection, because the closing handshake is complete or will never be. Any thread.</summary>
+    /// <param name="peerFinished">Whether both ends have sent a close frame.</param>
     private void EndConnection(bool peerFinished)
     {
         Volatile.Write(ref _isShaken, 1);
         Close(peerFinished);
     }
 
-    /// <summary>One close frame, and nothing behind it (<c>WebSocketSession.Order.cs</c>). False: there was one. The session's thread.</summary>
+    /// <summary>Sends the only close frame, as the last frame (<c>WebSocketSession.Order.cs</c>). Returns false if it
+    /// was sent before. The session's thread.</summary>
     private bool SayClose(WebSocketStatus status, string reason)
     {
         Interlocked.Or(ref _order, SendsNothing);
@@ -212,7 +223,7 @@ public partial class WebSocketSession
         _peerHasClosed = true;
         if (_inbox is { } inbox)
         {
-            // Who pulls may still send: the answer waits for his own end.
+            // A pulled session may still send: the answer is sent when its own side ends.
             inbox.PeerCloses(status, reason);
             if (_saidClose) EndAfterFrame(peerFinished: true);
             return;
@@ -234,7 +245,8 @@ public partial class WebSocketSession
         if (DialledBy is { } client) client.EndWasTheirs = true;
     }
 
-    /// <summary>Says why, and waits for no answer. The session's thread.</summary>
+    /// <summary>Sends a close frame, and ends the connection without waiting for the peer's. The session's
+    /// thread.</summary>
     private void EndWith(WebSocketStatus status, string reason)
     {
         Interlocked.Or(ref _order, SendsNothing | Ends);
@@ -242,8 +254,9 @@ public partial class WebSocketSession
         EndAfterFrame(peerFinished: false);
     }
 
-    /// <summary>An exception of an override, or of a posted action: the peer is told 1011, behind what was sent before it.</summary>
-    /// <param name="exception">What was thrown.</param>
+    /// <summary>Closes with 1011, after earlier sends, because of an exception of an override or a posted
+    /// action.</summary>
+    /// <param name="exception">The exception.</param>
     protected sealed override void EndAfterException(Exception exception)
     {
         if (_options is null) base.EndAfterException(exception);
@@ -261,7 +274,7 @@ public partial class WebSocketSession
 
     private bool HasHeart => _options is { } options && options.Heartbeat != Timeout.InfiniteTimeSpan;
 
-    // Of a handshake on the pool the session knows no loop yet.
+    // A session created on the pool has no loop yet during the handshake.
     private void JoinHeart(Loop loop)
     {
         if (!loop.IsCurrent)
@@ -290,14 +303,16 @@ public partial class WebSocketSession
         else Loop.Post(static s => ((WebSocketSession)s!).LeaveHeart(), this);
     }
 
-    /// <summary>The loop's thread. It has left, and is back when the session's thread has done what a beat asks: one that is busy is not asked twice.</summary>
+    /// <summary>Posts a beat. Called on the loop's thread. The session has left the list and joins again in the beat,
+    /// so a busy session is not posted twice.</summary>
     internal void BeatIsDue() => Post(static s => ((WebSocketSession)s!).Beat(), this);
 
     private void Beat()
     {
-        // Half closed there is nothing to ask a peer by.
+        // After a close frame no ping may be sent.
         if (_saidClose || _peerHasClosed) return;
-        // A peer that takes what it is sent lives, though its pong waits behind that; so does one that is not read because nobody here asks for more.
+        // A peer that reads what it is sent is alive, even if its pong is queued after other data. So is a peer that is
+        // not read because this side has paused.
         bool isAlive = _heard || IsReceivingPaused || (_wasPending && BytesSent != _sentThen);
         _heard = false;
         _unanswered = isAlive ? 0 : _unanswered + 1;
@@ -310,7 +325,7 @@ public partial class WebSocketSession
 
         _sentThen = BytesSent;
         _wasPending = BytesPending > 0;
-        // Behind what a peer does not take a ping asks nothing, and may find no room.
+        // While data is unsent a ping proves nothing, and may find no room in the queue.
         if (!isAlive && !_wasPending) SendControl(WebSocketOpcode.Ping, default);
         JoinHeart(Loop);
     }

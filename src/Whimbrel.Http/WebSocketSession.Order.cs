@@ -3,15 +3,17 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// One order of messages and the close frame, whichever threads they come from: a message that was taken stands in front of the frame, and nothing behind it (docs/design/0030).
-// Sends of the loop and the frame are on one thread. A send of another thread counts itself in, looks whether a close was asked for, sends, and counts itself out. The frame is queued
-// when nobody is counted in: else whoever is the last to leave asks for it. What those have sent is in the mailbox by then, and the core queues it first.
+// Messages and the close frame of all threads have one order: each accepted message precedes the frame, and nothing
+// follows it (docs/design/0030). Sends of the loop and the frame use one thread. A send of another thread increments a
+// count, checks whether a close was requested, sends, and decrements the count. The frame is queued when the count is
+// 0; otherwise the last sender that leaves posts a request for it. By then the earlier sends are in the mailbox, and
+// the core queues them first.
 public partial class WebSocketSession
 {
-    // Bits of _order, beside the number of sends under way.
-    private const int SendsNothing = 1 << 30; // but the close frame
-    private const int Ends = 1 << 29; // what comes is dropped
-    private const int FrameWaits = 1 << 28; // for those who are counted in
+    // Bits of _order, beside the number of sends in progress.
+    private const int SendsNothing = 1 << 30; // except the close frame
+    private const int Ends = 1 << 29; // received data is dropped
+    private const int FrameWaits = 1 << 28; // for counted sends of other threads
     private const int Counted = FrameWaits - 1;
 
     private static readonly TimeSpan s_longestSpin = TimeSpan.FromMilliseconds(50);
@@ -20,7 +22,7 @@ public partial class WebSocketSession
     private (WebSocketStatus Status, string Reason) _frame;
     private bool _isFrameQueued;
     private bool _isBehindAll;
-    private bool? _endsBehindFrame; // peerFinished of the end that waits for it
+    private bool? _endsBehindFrame; // peerFinished of the end that follows the frame
 
     private bool IsClosing => (Volatile.Read(ref _order) & (SendsNothing | Ends)) != 0;
 
@@ -28,10 +30,12 @@ public partial class WebSocketSession
 
     private int SendsElsewhere => Volatile.Read(ref _order) & Counted;
 
-    /// <summary>What comes is dropped from here on. False: it was so before.</summary>
+    /// <summary>Drops all data received from now on. Returns false if this was so already.</summary>
     private bool EndsNow() => (Interlocked.Or(ref _order, SendsNothing | Ends) & Ends) == 0;
 
-    /// <summary>True: the caller may send, and then calls <see cref="LeaveSend"/>. False: a close was asked for. Not for the loop of a session whose callbacks run there.</summary>
+    /// <summary>Enters a send of another thread than the loop. After true the caller sends and calls
+    /// <see cref="LeaveSend"/>; false means that a close was requested. Not for the loop of a session with callbacks on
+    /// the loop.</summary>
     private bool TryEnterSend()
     {
         if (IsClosing) return false;
@@ -45,7 +49,8 @@ public partial class WebSocketSession
         if ((Interlocked.Decrement(ref _order) & (FrameWaits | Counted)) == FrameWaits) Post(static s => ((WebSocketSession)s!).QueueFrame(), this);
     }
 
-    /// <summary>Queues the close frame that was decided on, or leaves it to those who are in the middle of a send. The session's thread; may be called more than once.</summary>
+    /// <summary>Queues the chosen close frame, or leaves it to the sends in progress on other threads. The session's
+    /// thread; may be called more than once.</summary>
     private void QueueFrame()
     {
         if (_isFrameQueued) return;
@@ -56,23 +61,26 @@ public partial class WebSocketSession
             return;
         }
 
-        // All that was taken is in the mailbox by now, perhaps behind the action that runs here, which sends in its own place: another one stands behind it.
+        // All accepted sends are in the mailbox by now, but perhaps after the action that runs here. So a second action
+        // queues the frame after them.
         if (_isInline && !_isBehindAll)
         {
             _isBehindAll = true;
             if (Post(static s => ((WebSocketSession)s!).QueueFrame(), this)) return;
         }
 
-        // Behind a full queue, or one large message, it would be refused, and what waits there lost. Nothing is sent after it.
+        // With a full queue, or one large message in it, the frame would be refused and queued data lost. Nothing is
+        // sent after the frame.
         SendLimitBytes = MostSendLimitBytes;
-        // Before it, and not after: a broadcast in between would stand behind the frame. Those of this thread are in the queue already.
+        // Before the frame: a broadcast after it and before this line would follow the frame. Those of this thread are
+        // queued already.
         BroadcastGate = BroadcastGate.Shut;
         byte[] frame = new byte[WebSocketReader.MostControlBytes + WebSocketWriter.MostHeadBytes];
         Span<byte> payload = stackalloc byte[WebSocketReader.MostControlBytes];
         int length = _writer.WriteFrame(frame, WebSocketOpcode.Close, payload[..WebSocketClose.Write(payload, _frame.Status, _frame.Reason)]);
         if (Send(frame.AsSpan(0, length)) == SendResult.Full)
         {
-            // A SendAsync of another thread is on its way to the queue, and comes first.
+            // A SendAsync of another thread is not queued yet, and comes first.
             if (_isInline)
             {
                 WaitAtMost();
@@ -87,7 +95,8 @@ public partial class WebSocketSession
         if (_endsBehindFrame is { } peerFinished) EndConnection(peerFinished);
     }
 
-    // A callback on the pool may block on the end, and what is posted would run behind it: so the few instructions of others are waited for.
+    // A callback on the pool may block on the end, and a posted action would run only after it returns. So this waits
+    // for the few instructions of the other threads.
     private void AwaitSends()
     {
         if (SendsElsewhere == 0) return;
@@ -96,7 +105,7 @@ public partial class WebSocketSession
         while (SendsElsewhere > 0 && Environment.TickCount64 - from < s_longestSpin.TotalMilliseconds) spin.SpinOnce();
     }
 
-    /// <summary>As <see cref="EndConnection"/>, behind the close frame. The session's thread.</summary>
+    /// <summary>Calls <see cref="EndConnection"/> after the close frame is queued. The session's thread.</summary>
     private void EndAfterFrame(bool peerFinished)
     {
         if (_saidClose && !_isFrameQueued) _endsBehindFrame ??= peerFinished;

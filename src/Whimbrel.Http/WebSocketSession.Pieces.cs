@@ -4,18 +4,18 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// A message in pieces: one at a time, by one flow of code. Nobody else's message may land between two of its frames, whichever thread it
-// comes from. So the begin is an action of the session: behind it no whole message of another thread is on its way to the queue any more, and
-// the end is one as well, behind the last piece (docs/design/0035).
+// A message in pieces: one at a time, by one flow of code. No other message may come between two of its frames, from
+// any thread. So the begin is an action of the session: after it no whole message of another thread is on its way to
+// the queue. The end is an action too, after the last piece (docs/design/0035).
 public partial class WebSocketSession
 {
-    private const int PieceBytes = 16 * 1024; // of a stream, in one frame
+    private const int PieceBytes = 16 * 1024; // per frame, of a stream
 
     // States of _piece.
     private const int NoMessage = 0;
     private const int InText = 1;
     private const int InBinary = 2;
-    private const int Busy = 3; // a piece is under way
+    private const int Busy = 3; // a piece is being sent
 
     private const int HoldSteps = 3; // before the first piece
 
@@ -24,15 +24,18 @@ public partial class WebSocketSession
     private BroadcastGate _gateThen;
 
     /// <summary>
-    /// Sends a piece of a message, waiting for room in the queue: the counterpart of <see cref="OnPiece"/>. The first one begins a message, the last ends it.
-    /// Await each before the next. While a message is under way other messages are <see cref="SendResult.Refused"/> and broadcasts wait;
-    /// pings, pongs and the close frame go between. Pieces are never compressed. Any thread.
+    /// Sends a piece of a message, waiting for room in the queue: the counterpart of <see cref="OnPiece"/>. The first
+    /// piece begins a message, the last ends it. Await each before the next. Until the end, other messages are
+    /// <see cref="SendResult.Refused"/> and broadcasts wait; pings, pongs and the close frame are sent between the
+    /// pieces. Only a message of a single piece is compressed. Any thread.
     /// </summary>
-    /// <param name="piece">May be empty, and reused when the task completes. Of text it may end inside a character.</param>
-    /// <param name="isText">The message is text. The same for all its pieces.</param>
-    /// <param name="isLast">The message ends with it.</param>
-    /// <param name="cancellationToken">Gives up waiting: this piece was not sent, the message goes on.</param>
-    /// <returns><see cref="SendResult.Refused"/> when another piece, or a stream, is being sent.</returns>
+    /// <param name="piece">May be empty; may end inside a character of text. May be reused when the task
+    /// completes.</param>
+    /// <param name="isText">Whether the message is text. The same for all its pieces.</param>
+    /// <param name="isLast">Whether the message ends with this piece.</param>
+    /// <param name="cancellationToken">Cancels the wait: this piece was not sent, and the message can be
+    /// continued.</param>
+    /// <returns><see cref="SendResult.Refused"/> while another piece, or a stream, is being sent.</returns>
     /// <exception cref="InvalidOperationException">The message was begun as the other kind.</exception>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<SendResult> SendPieceAsync(ReadOnlyMemory<byte> piece, bool isText, bool isLast, CancellationToken cancellationToken = default)
@@ -65,18 +68,23 @@ public partial class WebSocketSession
         }
     }
 
-    /// <summary>Sends a message of text that is read from a stream to its end, in pieces: at most 16 KiB of it are in memory. As <see cref="SendBinaryAsync(Stream, CancellationToken)"/>.</summary>
-    /// <param name="utf8">UTF-8; a peer closes the connection for anything else. Not disposed.</param>
-    /// <param name="cancellationToken">Gives up. When something was sent already, the connection is closed with 1011: the message has no end.</param>
+    /// <summary>Sends a text message that is read from a stream to its end, in pieces of at most 16 KiB. Same rules as
+    /// <see cref="SendBinaryAsync(Stream, CancellationToken)"/>.</summary>
+    /// <param name="utf8">Text in UTF-8, not checked: a peer closes the connection for invalid UTF-8. Not
+    /// disposed.</param>
+    /// <param name="cancellationToken">Cancels the send. If a part was sent already, the connection is closed with
+    /// 1011, because the message has no end.</param>
     public ValueTask<SendResult> SendTextAsync(Stream utf8, CancellationToken cancellationToken = default) => SendStreamAsync(utf8, isText: true, cancellationToken);
 
     /// <summary>
-    /// Sends a message of bytes that is read from a stream to its end, in pieces: at most 16 KiB of it are in memory. What holds while a message is
-    /// under way stands at <see cref="SendPieceAsync"/>. What the stream throws is thrown here, and the connection is closed with 1011 when something was sent already.
+    /// Sends a binary message that is read from a stream to its end, in pieces of at most 16 KiB. The rules until its
+    /// end are those of <see cref="SendPieceAsync"/>. An exception of the stream is thrown here, and the connection is
+    /// closed with 1011 if a part was sent already.
     /// </summary>
-    /// <param name="data">Not disposed.</param>
-    /// <param name="cancellationToken">Gives up. When something was sent already, the connection is closed with 1011: the message has no end.</param>
-    /// <returns><see cref="SendResult.Refused"/>, with nothing read, when a message in pieces is under way.</returns>
+    /// <param name="data">Source stream. Not disposed.</param>
+    /// <param name="cancellationToken">Cancels the send. If a part was sent already, the connection is closed with
+    /// 1011, because the message has no end.</param>
+    /// <returns><see cref="SendResult.Refused"/>, with nothing read, while a message in pieces is being sent.</returns>
     public ValueTask<SendResult> SendBinaryAsync(Stream data, CancellationToken cancellationToken = default) => SendStreamAsync(data, isText: false, cancellationToken);
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
@@ -106,7 +114,7 @@ public partial class WebSocketSession
         finally
         {
             ArrayPool<byte>.Shared.Return(buffer);
-            // A part of a message can only be followed by the rest of it, or by the end.
+            // A partial message can only be followed by its rest, or by the end of the connection.
             if (hasBegun && !isWhole) Close(WebSocketStatus.InternalError);
             if (_isInPieces) await LetOthersAsync().ConfigureAwait(false);
             Volatile.Write(ref _piece, NoMessage);
@@ -129,12 +137,13 @@ public partial class WebSocketSession
 
     private static WebSocketOpcode OpcodeOf(bool isText) => isText ? WebSocketOpcode.Text : WebSocketOpcode.Binary;
 
-    // The steps that keep others out stand in those who await them, and not in a method of their own: its state would be one more to find in the caches of the runtime, which know
-    // of threads and not of sessions.
+    // The steps that hold others back are inlined in the callers. A method of their own would need one more state
+    // machine from the caches of the runtime, which are per thread and not per session.
     private ValueTask<bool> PostStepAsync(int step) =>
         step == HoldSteps ? PostAsync(static s => ((WebSocketSession)s!).HoldOthers(), this) : PostAsync(static _ => { }, null);
 
-    // The second is taken again until all who had looked before have sent; the third stands behind what they sent.
+    // The second step repeats until all sends that had checked before are complete; the third runs after their
+    // messages.
     private int NextOf(int step) => step == HoldSteps - 1 && SendsElsewhere > 0 ? step : step - 1;
 
     private void HoldOthers()
@@ -154,7 +163,7 @@ public partial class WebSocketSession
     private void LetOthers()
     {
         _isInPieces = false;
-        // Behind a close frame it stays shut.
+        // After a close frame the gate stays shut.
         if (!_saidClose) BroadcastGate = _gateThen;
     }
 }

@@ -4,12 +4,13 @@ using Whimbrel.Http.WebSockets;
 
 namespace Whimbrel.Http;
 
-// Messages that are pulled: an inbox stands where the overrides would be (WebSockets/WebSocketInbox.cs).
+// Pulled messages: an inbox replaces the overrides (WebSockets/WebSocketInbox.cs).
 public partial class WebSocketSession
 {
     private readonly WebSocketInbox? _inbox;
 
-    /// <summary>A session whose messages go to the overrides of its class, or are pulled when it is of no other class than this.</summary>
+    /// <summary>Creates a session. In a derived class messages go to the overrides; in this class itself they are
+    /// pulled.</summary>
     public WebSocketSession()
     {
         if (GetType() == typeof(WebSocketSession)) _inbox = new WebSocketInbox(this, null);
@@ -17,32 +18,39 @@ public partial class WebSocketSession
 
     internal WebSocketSession(Func<WebSocketSession, CancellationToken, Task> handler) => _inbox = new WebSocketInbox(this, handler);
 
-    /// <summary>Dials, for messages that are pulled. More is in <see cref="WebSocketClient"/>.</summary>
+    /// <summary>Connects a session with pulled messages. <see cref="WebSocketClient"/> has more options.</summary>
     /// <param name="address"><c>ws://host:port/path?query</c>, or <c>wss://</c> with TLS.</param>
-    /// <param name="options">Limits and wishes; null for the defaults.</param>
-    /// <param name="tls">Rules for <c>wss://</c>; null for the defaults.</param>
-    /// <param name="cancellationToken">Gives up the dial.</param>
-    /// <exception cref="WebSocketException">The server did not agree, or not as it should.</exception>
-    /// <exception cref="NetworkException">There was no connection.</exception>
+    /// <param name="options">Limits and settings; null for the defaults.</param>
+    /// <param name="tls">TLS settings for <c>wss://</c>; null for the defaults.</param>
+    /// <param name="cancellationToken">Cancels the connect attempt.</param>
+    /// <exception cref="WebSocketException">The server rejected the handshake, or its response is not
+    /// valid.</exception>
+    /// <exception cref="NetworkException">The connection failed.</exception>
     public static ValueTask<WebSocketSession> ConnectAsync(string address, WebSocketOptions? options = null, TlsOptions? tls = null, CancellationToken cancellationToken = default) =>
         new WebSocketClient(address, static () => new WebSocketSession(), options, tls).ConnectAsync(cancellationToken);
 
     /// <summary>
-    /// Receives what there is of a message, or waits for it: messages larger than memory come in parts. One receive at a time, from any thread. Awaited on the loop it goes on
-    /// there, elsewhere on the pool. Allocates nothing.
+    /// Receives the available part of a message, or waits for it; a message larger than the memory comes in parts. One
+    /// receive at a time, from any thread. Awaited on the loop it resumes there, otherwise on the pool. Does not
+    /// allocate.
     /// </summary>
-    /// <param name="into">Filled from its start, with bytes of one message. Of length 0 it only waits.</param>
-    /// <param name="cancellationToken">Gives up waiting; no byte is lost.</param>
-    /// <returns>How much of which kind, whether the message ends with it, or that the peer has ended.</returns>
-    /// <exception cref="InvalidOperationException">A receive is under way, or this class has its messages told by overrides.</exception>
-    /// <exception cref="WebSocketException">The connection has ended without a close frame of the peer's.</exception>
+    /// <param name="into">Buffer, filled from its start with bytes of one message. With length 0 the call only
+    /// waits.</param>
+    /// <param name="cancellationToken">Cancels the wait; no byte is lost.</param>
+    /// <returns>Number of bytes, kind, and whether the message ends with them; or the end of the peer.</returns>
+    /// <exception cref="InvalidOperationException">A receive is pending, or messages of this class go to
+    /// overrides.</exception>
+    /// <exception cref="WebSocketException">The connection has ended without a close frame of the peer.</exception>
     public ValueTask<WebSocketReceived> ReceiveAsync(Memory<byte> into, CancellationToken cancellationToken = default) => Inbox.ReceiveAsync(into, cancellationToken);
 
-    /// <summary>As <see cref="ReceiveAsync"/>, blocking. On a loop's thread it throws, and so it does in a callback of this session on the pool: await there.</summary>
-    /// <param name="into">As there.</param>
-    /// <param name="timeout">How long to wait, or <see cref="Timeout.InfiniteTimeSpan"/>. No byte is lost by it.</param>
-    /// <exception cref="InvalidOperationException">As in <see cref="ReceiveAsync"/>, or it was called where nothing could come meanwhile.</exception>
-    /// <exception cref="TimeoutException">Nothing has come in time.</exception>
+    /// <summary>Receives as <see cref="ReceiveAsync"/> does, blocking. Throws on a loop's thread and in a pool callback
+    /// of this session: use await there.</summary>
+    /// <param name="into">Buffer, as in <see cref="ReceiveAsync"/>.</param>
+    /// <param name="timeout">Longest wait, or <see cref="Timeout.InfiniteTimeSpan"/>. After a timeout no byte is
+    /// lost.</param>
+    /// <exception cref="InvalidOperationException">As in <see cref="ReceiveAsync"/>, or the calling thread would block
+    /// the delivery of data.</exception>
+    /// <exception cref="TimeoutException">Nothing was received in time.</exception>
     public WebSocketReceived Receive(Memory<byte> into, TimeSpan timeout)
     {
         WebSocketInbox inbox = Inbox;
@@ -50,11 +58,14 @@ public partial class WebSocketSession
         return Block(timeout, stop => inbox.ReceiveAsync(into, stop));
     }
 
-    /// <summary>Receives a whole message, of at most <see cref="WebSocketOptions.MessageLimitBytes"/>: a larger one closes with 1009.</summary>
-    /// <param name="cancellationToken">Gives up waiting; what has come of a message is for the next call.</param>
-    /// <returns>The message, in memory of its own; null when the peer has ended.</returns>
+    /// <summary>Receives a whole message of at most <see cref="WebSocketOptions.MessageLimitBytes"/>; a larger one
+    /// closes the connection with 1009.</summary>
+    /// <param name="cancellationToken">Cancels the wait; the received part of a message is kept for the next
+    /// call.</param>
+    /// <returns>The message, in its own memory; null after the peer's close frame.</returns>
     /// <exception cref="InvalidOperationException">As in <see cref="ReceiveAsync"/>.</exception>
-    /// <exception cref="WebSocketException">The connection has ended without a close frame of the peer's, or the message is too large.</exception>
+    /// <exception cref="WebSocketException">The connection has ended without a close frame of the peer, or the message
+    /// is too large.</exception>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<WebSocketMessage?> ReceiveMessageAsync(CancellationToken cancellationToken = default)
     {
@@ -74,10 +85,13 @@ public partial class WebSocketSession
         }
     }
 
-    /// <summary>As <see cref="ReceiveMessageAsync"/>, blocking. On a loop's thread it throws, and so it does in a callback of this session on the pool: await there.</summary>
-    /// <param name="timeout">How long to wait, or <see cref="Timeout.InfiniteTimeSpan"/>. What has come of a message is for the next call.</param>
-    /// <exception cref="InvalidOperationException">As in <see cref="ReceiveAsync"/>, or it was called where nothing could come meanwhile.</exception>
-    /// <exception cref="TimeoutException">No message has come in time.</exception>
+    /// <summary>Receives as <see cref="ReceiveMessageAsync"/> does, blocking. Throws on a loop's thread and in a pool
+    /// callback of this session: use await there.</summary>
+    /// <param name="timeout">Longest wait, or <see cref="Timeout.InfiniteTimeSpan"/>. The received part of a message is
+    /// kept for the next call.</param>
+    /// <exception cref="InvalidOperationException">As in <see cref="ReceiveAsync"/>, or the calling thread would block
+    /// the delivery of data.</exception>
+    /// <exception cref="TimeoutException">No message was received in time.</exception>
     public WebSocketMessage? ReceiveMessage(TimeSpan timeout)
     {
         ThrowIfNothingCanCome();
@@ -85,11 +99,12 @@ public partial class WebSocketSession
     }
 
     /// <summary>
-    /// This session as the abstract class of .NET, for code that is written against that. The rules are those of the class: one receive and one send at a time, a cancelled
-    /// receive or send aborts. It replaces the other ways to receive. <c>CloseOutputAsync</c> completes when the close frame has left. Disposing it aborts what was not closed. Made
-    /// behind the end of the connection it gives what came before.
+    /// Returns this session as the abstract WebSocket class of .NET. The rules are those of that class: one receive and
+    /// one send at a time; a cancelled receive or send aborts. It replaces the other ways to receive.
+    /// <c>CloseOutputAsync</c> completes when the close frame has left. Disposing it aborts an open WebSocket. After
+    /// the end of the connection it still returns earlier data.
     /// </summary>
-    /// <exception cref="InvalidOperationException">This class has its messages told by overrides.</exception>
+    /// <exception cref="InvalidOperationException">Messages of this class go to overrides.</exception>
     public System.Net.WebSockets.WebSocket AsWebSocket() => new WebSocketView(this);
 
     /// <summary>Starts the handler of a route. The session's thread.</summary>
@@ -97,7 +112,7 @@ public partial class WebSocketSession
 
     internal WebSocketInbox Inbox => _inbox ?? throw new InvalidOperationException($"The messages of {GetType().Name} go to its overrides: a session of the class {nameof(WebSocketSession)} itself is pulled.");
 
-    /// <summary>The session's thread is the loop, and this is it.</summary>
+    /// <summary>Whether the session's callbacks run on the loop, and this thread is that loop.</summary>
     internal bool IsOnItsLoop => _isInline && Loop.IsCurrent;
 
     internal void HandlerThrew(Exception exception)
@@ -119,8 +134,8 @@ public partial class WebSocketSession
         else Fail(WebSocketRule.BadUtf8);
     }
 
-    // What has come is told to the session behind the callback that runs: one that blocked for it would wait for itself. Said also when something is kept already, so that it does not
-    // depend on luck.
+    // Received data is delivered after the running callback returns, so a callback that blocks for it would deadlock.
+    // This throws even if data is available, so that the result does not depend on timing.
     internal void ThrowIfNothingCanCome()
     {
         if (!_isInline && IsOnSessionThread) throw new InvalidOperationException("A callback of this session would block for what only comes when it has returned: await it instead.");

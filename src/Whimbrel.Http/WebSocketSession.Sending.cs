@@ -7,7 +7,7 @@ using Whimbrel.Http.WebSockets;
 
 namespace Whimbrel.Http;
 
-// Messages out. Each is one send of the core, head and payload: whole or not at all, from any thread.
+// Outgoing messages. Each is one send of the core with head and payload, queued whole or not at all, from any thread.
 public partial class WebSocketSession
 {
     private const int SmallBytes = 512;
@@ -16,61 +16,64 @@ public partial class WebSocketSession
     private bool _pongWaits;
     private byte[]? _lastPing;
 
-    /// <summary>Sends a message of text.</summary>
-    /// <param name="utf8">UTF-8, checked, because a peer closes the connection for anything else. Copied.</param>
-    /// <exception cref="ArgumentException">It is not UTF-8. Nothing was sent.</exception>
+    /// <summary>Sends a text message.</summary>
+    /// <param name="utf8">Text in UTF-8, checked and copied. Peers close the connection for invalid UTF-8.</param>
+    /// <exception cref="ArgumentException">The text is not UTF-8. Nothing was sent.</exception>
     public SendResult SendText(ReadOnlySpan<byte> utf8)
     {
         CheckText(utf8);
         return SendMessage(WebSocketOpcode.Text, utf8);
     }
 
-    /// <summary>Sends a message of text.</summary>
-    /// <param name="text">The text. Half a pair of surrogates becomes U+FFFD.</param>
+    /// <summary>Sends a text message.</summary>
+    /// <param name="text">The text. An unpaired surrogate becomes U+FFFD.</param>
     public SendResult SendText(ReadOnlySpan<char> text)
     {
         using Utf8Text utf8 = new(text, stackalloc byte[Utf8Text.SmallBytes]);
         return SendMessage(WebSocketOpcode.Text, utf8.Bytes);
     }
 
-    /// <summary>Sends a message of text.</summary>
-    /// <param name="text">The text.</param>
+    /// <summary>Sends a text message.</summary>
+    /// <param name="text">The text. An unpaired surrogate becomes U+FFFD.</param>
     public SendResult SendText(string text)
     {
         ArgumentNullException.ThrowIfNull(text);
         return SendText(text.AsSpan());
     }
 
-    /// <summary>Sends a message of bytes.</summary>
-    /// <param name="data">Copied.</param>
+    /// <summary>Sends a binary message.</summary>
+    /// <param name="data">Payload; copied.</param>
     public SendResult SendBinary(ReadOnlySpan<byte> data) => SendMessage(WebSocketOpcode.Binary, data);
 
-    /// <summary>Sends a message of text, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
-    /// <param name="utf8">UTF-8, checked. May be reused when the task completes.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
-    /// <exception cref="ArgumentException">It is not UTF-8. Nothing was sent.</exception>
+    /// <summary>Sends a text message, waiting for room in the queue. When the task completes the message is queued, not
+    /// sent.</summary>
+    /// <param name="utf8">Text in UTF-8, checked. May be reused when the task completes.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
+    /// <exception cref="ArgumentException">The text is not UTF-8. Nothing was sent.</exception>
     public ValueTask<SendResult> SendTextAsync(ReadOnlyMemory<byte> utf8, CancellationToken cancellationToken = default)
     {
         CheckText(utf8.Span);
         return SendMessageAsync(WebSocketOpcode.Text, utf8, cancellationToken);
     }
 
-    /// <summary>Sends a message of bytes, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
-    /// <param name="data">May be reused when the task completes.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <summary>Sends a binary message, waiting for room in the queue. When the task completes the message is queued,
+    /// not sent.</summary>
+    /// <param name="data">Payload. May be reused when the task completes.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
     public ValueTask<SendResult> SendBinaryAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) => SendMessageAsync(WebSocketOpcode.Binary, data, cancellationToken);
 
-    /// <summary>Sends a ping. The peer's pong comes to <see cref="OnPong"/>.</summary>
+    /// <summary>Sends a ping. The peer's pong is passed to <see cref="OnPong"/>.</summary>
     /// <param name="payload">Up to 125 bytes.</param>
-    /// <exception cref="ArgumentOutOfRangeException">It is longer.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The payload is longer.</exception>
     public SendResult SendPing(ReadOnlySpan<byte> payload = default) => SendControl(WebSocketOpcode.Ping, payload);
 
-    /// <summary>Sends a pong that nobody asked for: a sign of life.</summary>
+    /// <summary>Sends an unsolicited pong, as a sign of life.</summary>
     /// <param name="payload">Up to 125 bytes.</param>
-    /// <exception cref="ArgumentOutOfRangeException">It is longer.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The payload is longer.</exception>
     public SendResult SendPong(ReadOnlySpan<byte> payload = default) => SendControl(WebSocketOpcode.Pong, payload);
 
-    /// <summary>The class by which broadcasts of <see cref="WebSocketBroadcasts"/> are written for it.</summary>
+    /// <summary>Class that selects the form in which <see cref="WebSocketBroadcasts"/> writes broadcasts for this
+    /// session.</summary>
     protected sealed override int MemberClass => WebSocketBroadcasts.ClassOf(_role, _deflate?.Terms);
 
     /// <inheritdoc/>
@@ -79,7 +82,7 @@ public partial class WebSocketSession
 
     // ------------------------------------------------------------------ frames
 
-    /// <summary>Throws for text that a peer would fail the connection for (RFC 6455, 8.1).</summary>
+    /// <summary>Throws for text that a peer would reject by failing the connection (RFC 6455, 8.1).</summary>
     internal static void CheckText(ReadOnlySpan<byte> utf8)
     {
         if (!Utf8.IsValid(utf8)) ThrowNotText();
@@ -103,8 +106,8 @@ public partial class WebSocketSession
         }
     }
 
-    // A pong that was refused would end a connection whose peer only reads slowly: it waits for room, and of the pings that come
-    // meanwhile the last is answered (RFC 6455, 5.5.3). The session's thread.
+    // A refused pong would end the connection of a slow reader. So the pong waits for room, and of the pings received
+    // meanwhile only the last is answered (RFC 6455, 5.5.3). The session's thread.
     private void Answer(ReadOnlySpan<byte> ping)
     {
         if (_pongWaits)
@@ -234,7 +237,7 @@ public partial class WebSocketSession
 
     // ------------------------------------------------------------------ compressed
 
-    // zlib writes no window of 256 bytes, which a peer may ask for: then messages are sent as they are.
+    // zlib writes no window of 256 bytes, which a peer may demand: then messages are sent uncompressed.
     private bool IsWorthDeflating(int length) => _deflate is not null && length >= _options!.Deflate!.LeastBytes && DeflateBits >= DeflateTerms.LeastWrittenBits;
 
     private bool Forgets => _role == WebSocketRole.Server ? _deflate!.Terms.ServerForgets : _deflate!.Terms.ClientForgets;
@@ -244,8 +247,9 @@ public partial class WebSocketSession
     private bool IsOnLoop => _isInline && Loop.IsCurrent;
 
     /// <summary>
-    /// Whether a message needs nothing of those before it. With a context each needs them as they were queued, and that order only the loop knows: what another thread
-    /// sends is queued when the loop takes it, behind what the loop itself sends meanwhile. So from the first message of another thread on, each begins anew. The lock is held.
+    /// Whether a message is compressed without the context of earlier ones. With a context, messages must be queued in
+    /// the order of compression. A send of another thread is queued when the loop processes it, after sends of the loop
+    /// itself. So from the first message of another thread on, each is compressed without context. The lock is held.
     /// </summary>
     private bool BeginsAnew()
     {
@@ -266,7 +270,7 @@ public partial class WebSocketSession
                 bool isAlone = BeginsAnew();
                 int start = PackInFrame(opcode, payload, isAlone, ref packed);
                 SendResult result = Send(packed.Span[start..]);
-                // What was refused the peer has not got: the next one does not point back to it.
+                // The peer does not have a refused message, so the next one must not refer to it.
                 if (result == SendResult.Queued && !isAlone) _deflate.History.Add(payload, DeflateBits);
                 return result;
             }
@@ -278,12 +282,12 @@ public partial class WebSocketSession
     }
 
     /// <summary>Compresses a message into a frame. The lock is held.</summary>
-    /// <returns>Where in the buffer the frame begins.</returns>
+    /// <returns>Offset of the frame in the buffer.</returns>
     private int PackInFrame(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isAlone, ref MessageBuffer packed)
     {
         Deflater deflater = Deflater.Rent(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel);
         if (!isAlone) deflater.Recall(_deflate!.History.Span);
-        // The head goes in front when its length is known.
+        // The head is written before the payload when its length is known.
         packed.Room(WebSocketWriter.MostHeadBytes);
         packed.Advance(WebSocketWriter.MostHeadBytes);
         deflater.Add(payload, isLast: true, ref packed);
@@ -295,7 +299,8 @@ public partial class WebSocketSession
         return start;
     }
 
-    // What is compressed with a context must be queued in the order in which it was compressed: who may have to wait sends a message as it is.
+    // Messages compressed with a context must be queued in the order of compression. So a message that may have to wait
+    // is sent uncompressed.
     private bool TrySendDeflatedAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken, out ValueTask<SendResult> sending)
     {
         sending = default;

@@ -5,30 +5,41 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// One end of a WebSocket (RFC 6455): derive from it, and override what you need; or use it as it is, and await its messages. The same class serves a route of <see cref="HttpServer"/>
-/// and a <see cref="WebSocketClient"/>. Everything that a <see cref="Session"/> has is there, groups and posts among it; what is sent and received
-/// are messages.
+/// One end of a WebSocket (RFC 6455). Derive from it and override callbacks, or use this class itself and await its
+/// messages. It serves a route of <see cref="HttpServer"/> and a <see cref="WebSocketClient"/>. All members of
+/// <see cref="Session"/> are available, including groups and posts; data is sent and received as messages.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>A message is told whole (<see cref="OnText"/>, <see cref="OnBinary"/>), in order, once. Text is valid UTF-8. With
-/// <see cref="WebSocketOptions.InPieces"/> it is told as it comes. After <see cref="Session.PauseReceiving"/> on the session's thread none is told, and no ping answered, until
-/// <see cref="Session.ResumeReceiving"/>, whatever has come already; meanwhile the heart-beat takes the peer for alive.</item>
-/// <item>Pings are answered; of those that come while a pong waits for room in a full queue only the last. While the session is held back (contract 9 of <see cref="Session"/>) nothing is read, so a flood of pings ends at the peer.</item>
-/// <item>A peer that breaks a rule or a limit gets one close frame, with the status that says so, and the connection ends. What was sent
-/// before that frame is delivered first.</item>
-/// <item><see cref="Close(WebSocketStatus, string)"/> sends a close frame behind what was sent, and waits for the peer's within
-/// <see cref="WebSocketOptions.CloseTimeout"/>. Messages that come after the call are dropped, and sends give <see cref="SendResult.Closed"/>. Messages and the close frame have one order,
-/// whichever threads they come from: what was <see cref="SendResult.Queued"/> stands in front of it, and nothing behind it, broadcasts included.</item>
-/// <item>Messages may be sent by any thread, whole or not at all; those of one thread keep their order. While one is sent in pieces
-/// (<see cref="SendPieceAsync"/>) others are <see cref="SendResult.Refused"/>, broadcasts wait, and pings, pongs and the close frame go between.</item>
-/// <item>An exception of an override, or of an action that was posted to the session, is told to <see cref="Session.OnError"/>, and closes with 1011. What was sent before it leaves first.</item>
-/// <item>At a server the client has its 101 when <see cref="OnConnected"/> has returned: whoever was told of it there, or has joined a group, misses nothing that the client sets off. It leaves
-/// earlier when OnConnected calls <see cref="Session.Flush"/>, or waits for room in the send queue.</item>
-/// <item>An object of this class itself is pulled: its messages wait for <see cref="ReceiveAsync"/>, <see cref="ReceiveMessageAsync"/>, a <see cref="WebSocketStream"/> or
-/// <see cref="AsWebSocket"/>. At most 64 KiB wait, then its peer does. The peer's close frame is told behind the last message, and answered when this side ends.</item>
+/// <item>Each message is delivered once, whole and in order (<see cref="OnText"/>, <see cref="OnBinary"/>); text is
+/// valid UTF-8. With <see cref="WebSocketOptions.InPieces"/> messages are delivered as they arrive. After
+/// <see cref="Session.PauseReceiving"/> on the session's thread no message is delivered and no ping answered until
+/// <see cref="Session.ResumeReceiving"/>, including data already received. Meanwhile the heart-beat treats the peer as
+/// alive.</item>
+/// <item>Pings are answered. While a pong waits for room in a full queue, only the last ping received is answered.
+/// While the session is held back (contract 9 of <see cref="Session"/>) nothing is read, so a flood of pings stays in
+/// the peer's queue.</item>
+/// <item>If the peer breaks a rule or a limit, it gets one close frame with the matching status, and the connection
+/// ends. Earlier sends are delivered before that frame.</item>
+/// <item><see cref="Close(WebSocketStatus, string)"/> sends a close frame after earlier sends, and waits for the peer's
+/// within <see cref="WebSocketOptions.CloseTimeout"/>. Messages that arrive after the call are dropped, and sends
+/// return <see cref="SendResult.Closed"/>. Messages and the close frame of all threads have one order: each
+/// <see cref="SendResult.Queued"/> message, broadcasts included, precedes the frame, and nothing follows it.</item>
+/// <item>Any thread may send messages, whole or not at all; those of one thread keep their order. While a message is
+/// sent in pieces (<see cref="SendPieceAsync"/>), other messages are <see cref="SendResult.Refused"/> and broadcasts
+/// wait. Pings, pongs and the close frame are sent between the pieces.</item>
+/// <item>An exception of an override, or of an action posted to the session, is passed to
+/// <see cref="Session.OnError"/>. The WebSocket is closed with 1011 after earlier sends.</item>
+/// <item>On a server the 101 response is sent when <see cref="OnConnected"/> returns. So a group joined there misses no
+/// message that the client causes. It is sent earlier if OnConnected calls <see cref="Session.Flush"/>, or waits for
+/// room in the send queue.</item>
+/// <item>An object of this class itself is pulled: its messages wait for <see cref="ReceiveAsync"/>,
+/// <see cref="ReceiveMessageAsync"/>, a <see cref="WebSocketStream"/> or <see cref="AsWebSocket"/>. At most 64 KiB are
+/// kept; then reading stops. The peer's close frame is reported after the last message, and answered when this side
+/// ends.</item>
 /// </list>
-/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c> and <c>.Pieces.cs</c>, closing and the heart-beat in <c>.Ending.cs</c>, the order of both in <c>.Order.cs</c>, what is pulled in <c>.Receiving.cs</c>.
+/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c> and <c>.Pieces.cs</c>, closing and the
+/// heart-beat in <c>.Ending.cs</c>, the order of both in <c>.Order.cs</c>, pulled messages in <c>.Receiving.cs</c>.
 /// </remarks>
 public partial class WebSocketSession : Session
 {
@@ -42,13 +53,13 @@ public partial class WebSocketSession : Session
     private WebSocketAssembly _message;
     private bool _isInline; // callbacks run on the loop
 
-    /// <summary>What both ends have agreed to speak, or null.</summary>
+    /// <summary>Sub-protocol agreed on in the handshake, or null.</summary>
     public string? SubProtocol { get; private set; }
 
     /// <summary>Whether messages may be compressed.</summary>
     public bool IsCompressed => _deflate is not null;
 
-    /// <summary>It has, or had, a connection.</summary>
+    /// <summary>Whether the session has, or had, a connection.</summary>
     internal bool HasBegun => _options is not null;
 
     internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol, Loop loop, Scheduling? scheduling)
@@ -61,39 +72,42 @@ public partial class WebSocketSession : Session
         _reader = new WebSocketReader(role, options.InPieces || (_inbox is not null && terms is null) ? long.MaxValue : options.MessageLimitBytes, terms is not null);
         _writer = new WebSocketWriter(role);
         _isInline = scheduling != Scheduling.ThreadPool;
-        _heard = true; // the handshake was
+        _heard = true; // because the handshake was received
         if (HasHeart) JoinHeart(loop);
     }
 
     // ------------------------------------------------------------------ overrides
 
-    /// <summary>A message of text. The session's thread.</summary>
+    /// <summary>Called with a text message, on the session's thread.</summary>
     /// <param name="utf8">Valid UTF-8. Valid during the call only.</param>
     protected virtual void OnText(ReadOnlySpan<byte> utf8)
     {
     }
 
-    /// <summary>A message of bytes. The session's thread.</summary>
-    /// <param name="data">Valid during the call only.</param>
+    /// <summary>Called with a binary message, on the session's thread.</summary>
+    /// <param name="data">Payload. Valid during the call only.</param>
     protected virtual void OnBinary(ReadOnlySpan<byte> data)
     {
     }
 
-    /// <summary>A piece of a message, with <see cref="WebSocketOptions.InPieces"/>. The session's thread.</summary>
-    /// <param name="piece">May be empty at the end of a message. Of text it may end inside a character. Valid during the call only.</param>
-    /// <param name="isText">Of text; it was judged so far.</param>
-    /// <param name="isLast">The message ends with it.</param>
+    /// <summary>Called with a piece of a message if <see cref="WebSocketOptions.InPieces"/> is set, on the session's
+    /// thread.</summary>
+    /// <param name="piece">May be empty at the end of a message; may end inside a character of text. Valid during the
+    /// call only.</param>
+    /// <param name="isText">Whether the message is text. All of it so far is valid UTF-8.</param>
+    /// <param name="isLast">Whether this is the last piece of the message.</param>
     protected virtual void OnPiece(ReadOnlySpan<byte> piece, bool isText, bool isLast)
     {
     }
 
-    /// <summary>A ping. It was answered already. The session's thread.</summary>
+    /// <summary>Called with a ping, after its pong was queued or deferred, on the session's thread.</summary>
     /// <param name="payload">Up to 125 bytes. Valid during the call only.</param>
     protected virtual void OnPing(ReadOnlySpan<byte> payload)
     {
     }
 
-    /// <summary>A pong: to a ping of ours, to one of the heart-beat, or unasked. The session's thread.</summary>
+    /// <summary>Called with a pong, on the session's thread: for an own ping, for one of the heart-beat, or
+    /// unsolicited.</summary>
     /// <param name="payload">Up to 125 bytes. Valid during the call only.</param>
     protected virtual void OnPong(ReadOnlySpan<byte> payload)
     {
@@ -101,8 +115,8 @@ public partial class WebSocketSession : Session
 
     // ------------------------------------------------------------------ reading
 
-    /// <summary>Reads frames. What a message needs is told by the other overrides.</summary>
-    /// <param name="unread">What came.</param>
+    /// <summary>Reads frames and calls the other overrides.</summary>
+    /// <param name="unread">Unconsumed bytes.</param>
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
     {
         if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
@@ -115,7 +129,7 @@ public partial class WebSocketSession : Session
             taken += ReadFrames(bytes[taken..]);
             goesOn = taken < bytes.Length && IsReceivingPaused;
             _inbox?.EndTurn();
-            // A read that was served by that may have ended the pause: nobody else offers the rest before more has come.
+            // A read completed by EndTurn may have ended the pause. Otherwise the rest would wait for the next receive.
         }
         while (goesOn && !IsReceivingPaused);
         return taken;
@@ -124,7 +138,8 @@ public partial class WebSocketSession : Session
     private int ReadFrames(Span<byte> bytes)
     {
         int at = 0;
-        // What an echo cannot send stays with the connection, and comes again; so do messages behind one that paused.
+        // While the send queue is full, or after a message that paused, unread bytes stay with the connection and are
+        // delivered again.
         while (!IsHeldBack && !IsReceivingPaused)
         {
             WebSocketReading reading = _reader.Read(bytes[at..], out int taken);
@@ -148,7 +163,8 @@ public partial class WebSocketSession : Session
         return at;
     }
 
-    // The core resets what an exception ends, and the peer would never see why: so it goes no further than here.
+    // The core resets the connection after an exception, and the peer would get no status. So exceptions are caught
+    // here.
     private void Tell(Span<byte> found, WebSocketReading reading)
     {
         try
@@ -163,7 +179,7 @@ public partial class WebSocketSession : Session
         }
     }
 
-    /// <summary>The override that gets what was read.</summary>
+    /// <summary>Name of the override that handles the frame.</summary>
     private string NameOf(WebSocketReading reading) => (reading, _reader.Opcode) switch
     {
         (WebSocketReading.Control, WebSocketOpcode.Ping) => nameof(OnPing),

@@ -1,27 +1,28 @@
 namespace Whimbrel.Http;
 
-/// <summary>Why a WebSocket is closed (RFC 6455, 7.4). Numbers from 3000 on belong to libraries, from 4000 on to applications: any of them may be used.</summary>
+/// <summary>Close status of a WebSocket (RFC 6455, 7.4). Statuses from 3000 on are for libraries, from 4000 on for
+/// applications: all of them may be used.</summary>
 public enum WebSocketStatus
 {
-    /// <summary>The close frame had no status. Never sent as one.</summary>
+    /// <summary>The close frame had no status. Never sent.</summary>
     None = 1005,
 
-    /// <summary>The connection ended without a close frame. Never sent as one.</summary>
+    /// <summary>The connection ended without a close frame. Never sent.</summary>
     Abnormal = 1006,
 
-    /// <summary>What it was opened for is done.</summary>
+    /// <summary>The purpose of the connection is fulfilled.</summary>
     Normal = 1000,
 
-    /// <summary>A server goes down, or a page is left.</summary>
+    /// <summary>The server shuts down, or the browser leaves the page.</summary>
     GoingAway = 1001,
 
     /// <summary>The peer broke the protocol.</summary>
     ProtocolError = 1002,
 
-    /// <summary>The peer sent a kind of message that cannot be taken, text for example.</summary>
+    /// <summary>The peer sent a type of message that is not supported, for example text.</summary>
     UnsupportedData = 1003,
 
-    /// <summary>Text is no UTF-8, or compressed data is malformed.</summary>
+    /// <summary>Text is not UTF-8, or compressed data is malformed.</summary>
     InvalidPayload = 1007,
 
     /// <summary>A message breaks a rule of the application.</summary>
@@ -30,18 +31,18 @@ public enum WebSocketStatus
     /// <summary>A message is too large.</summary>
     MessageTooBig = 1009,
 
-    /// <summary>A client misses an extension that the server did not agree to.</summary>
+    /// <summary>The server did not agree to an extension that the client needs.</summary>
     MandatoryExtension = 1010,
 
     /// <summary>The server failed.</summary>
     InternalError = 1011,
 
-    /// <summary>The server begins anew.</summary>
+    /// <summary>The server restarts.</summary>
     ServiceRestart = 1012,
 
-    /// <summary>The server has too much to do.</summary>
+    /// <summary>The server is overloaded.</summary>
     TryAgainLater = 1013,
 
-    /// <summary>A gateway got a bad answer.</summary>
+    /// <summary>A gateway got an invalid response.</summary>
     BadGateway = 1014,
 }

@@ -5,39 +5,46 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A WebSocket as a stream of bytes: what is written goes as messages, and where messages end does not matter to who reads. Anything that stands on a
-/// <see cref="Stream"/> stands on it: compression, <see cref="System.Net.Security.SslStream"/>, a layer of one's own, one above the other.
+/// WebSocket as a stream of bytes. Writes are sent as messages; reads ignore message boundaries. Any code for a
+/// <see cref="Stream"/> can be layered on it: compression, <see cref="System.Net.Security.SslStream"/>, a custom layer.
 /// </summary>
 /// <remarks>
 /// <list type="bullet">
-/// <item>A write is one message of bytes (with compression agreed on, one for each 64 KiB); of no bytes it sends nothing. It completes when it is queued and the memory may
-/// be reused, and waits for room. Those of one thread keep their order.</item>
-/// <item>A read gives bytes of any messages, text too, as they come; they go directly into its memory. One read at a time, from any thread; a cancelled or timed-out
-/// one loses no byte. What nobody reads is kept up to 64 KiB, then the peer waits.</item>
-/// <item>A close frame is the end of one half: after the peer's reads give 0, and writes go on; after <see cref="FinishSending"/> it is the other way round. A peer that is no stream
-/// may answer a close frame at once, and end both.</item>
-/// <item>Reads give 0 after a close frame with 1000 or without a status only. After any other status, and after an end without a close frame, they throw
-/// <see cref="WebSocketException"/>, an <see cref="IOException"/>, when all that was received before is read; its <see cref="WebSocketException.Status"/> has the status.</item>
-/// <item>Flush does nothing: what was written leaves by itself.</item>
-/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>. Reads throw on a loop's thread, and in a callback of the session itself on the pool. A write
-/// on a loop's thread throws when the send queue has no room for it; so a stream on top of this one that writes its end when it is disposed is disposed by <c>await using</c> there.</item>
-/// <item>Dispose closes with 1000 behind what was written. DisposeAsync waits for the closing handshake as well. In the handler of a route neither closes: the handler's end does, with 1000
-/// when it returns and 1011 when it throws. Elsewhere a stream that is disposed because of an exception closes with 1000 as well: <see cref="Abort"/>, or close the <see cref="Session"/> with a status of your own, before.</item>
+/// <item>A write is one binary message (with compression, one for each 64 KiB); an empty write sends nothing. It waits
+/// for room, and completes when the message is queued; then the memory may be reused. Writes of one thread keep their
+/// order.</item>
+/// <item>A read returns bytes of any messages, including text, received directly into its memory. One read at a time,
+/// from any thread; a cancelled or timed-out read loses no byte. Up to 64 KiB of unread data are kept; then reading
+/// from the peer stops.</item>
+/// <item>A close frame ends one direction. After the peer's, reads return 0 and writes still work; after
+/// <see cref="FinishSending"/> it is the reverse. Other peers may answer a close frame at once, and end both.</item>
+/// <item>Reads return 0 only after a close frame with 1000 or without a status. After any other status, and after an
+/// end without a close frame, they throw <see cref="WebSocketException"/>, an <see cref="IOException"/>, once all
+/// earlier data is read. Its <see cref="WebSocketException.Status"/> has the status.</item>
+/// <item>Flush does nothing, because writes are sent without it.</item>
+/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>. Reads throw on a
+/// loop's thread and in a pool callback of the session itself. A write on a loop's thread throws if the send queue has
+/// no room. So dispose a layer that writes when it is disposed by <c>await using</c> there.</item>
+/// <item>Dispose closes with 1000 after earlier writes; DisposeAsync also waits for the closing handshake. In the
+/// handler of a route neither closes: the end of the handler does, with 1000 when it returns and 1011 when it throws.
+/// Elsewhere Dispose closes with 1000 even during an exception. To prevent that, call <see cref="Abort"/>, or close the
+/// <see cref="Session"/> with another status before.</item>
 /// </list>
 /// </remarks>
 public sealed class WebSocketStream : Stream
 {
-    private const int MostCompressed = 64 * 1024; // the message limit of a peer counts without compression
-    private const int MostAtOnce = 64 * 1024; // of a read into a span
+    private const int MostCompressed = 64 * 1024; // the message limit of a peer applies to uncompressed bytes
+    private const int MostAtOnce = 64 * 1024; // per read into a span
 
     private readonly WebSocketInbox _inbox;
     private int _readTimeoutMs = Timeout.Infinite;
     private int _writeTimeoutMs = Timeout.Infinite;
     private int _isDisposed;
 
-    /// <summary>A stream over a session that is pulled, which it closes when it is disposed. It replaces the other ways to receive.</summary>
-    /// <param name="session">Of the class <see cref="WebSocketSession"/> itself.</param>
-    /// <exception cref="InvalidOperationException">Its class has its messages told by overrides.</exception>
+    /// <summary>Creates a stream over a pulled session, and closes the session when it is disposed. It replaces the
+    /// other ways to receive.</summary>
+    /// <param name="session">Session of the class <see cref="WebSocketSession"/> itself.</param>
+    /// <exception cref="InvalidOperationException">Messages of the session's class go to overrides.</exception>
     public WebSocketStream(WebSocketSession session)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -45,24 +52,26 @@ public sealed class WebSocketStream : Stream
         Session = session;
     }
 
-    /// <summary>Dials. Throws as <see cref="WebSocketSession.ConnectAsync"/> does.</summary>
+    /// <summary>Connects. Throws as <see cref="WebSocketSession.ConnectAsync"/> does.</summary>
     /// <param name="address"><c>ws://host:port/path?query</c>, or <c>wss://</c> with TLS.</param>
-    /// <param name="options">Limits and wishes; null for the defaults.</param>
-    /// <param name="tls">Rules for <c>wss://</c>; null for the defaults.</param>
-    /// <param name="cancellationToken">Gives up the dial.</param>
+    /// <param name="options">Limits and settings; null for the defaults.</param>
+    /// <param name="tls">TLS settings for <c>wss://</c>; null for the defaults.</param>
+    /// <param name="cancellationToken">Cancels the connect attempt.</param>
     public static async ValueTask<WebSocketStream> ConnectAsync(string address, WebSocketOptions? options = null, TlsOptions? tls = null, CancellationToken cancellationToken = default) =>
         new(await WebSocketSession.ConnectAsync(address, options, tls, cancellationToken).ConfigureAwait(false));
 
-    /// <summary>The WebSocket below: addresses, counters, pings, the status of its end.</summary>
+    /// <summary>Underlying WebSocket: addresses, counters, pings, close status.</summary>
     public WebSocketSession Session { get; }
 
     // ------------------------------------------------------------------ reading
 
-    /// <summary>Reads what there is, or waits for it. What holds for all reads stands at the class.</summary>
-    /// <param name="buffer">Filled from its start; of length 0 it only waits.</param>
-    /// <param name="cancellationToken">Gives up waiting; no byte is lost.</param>
+    /// <summary>Reads available bytes, or waits for them. The rules for all reads are in the remarks of the
+    /// class.</summary>
+    /// <param name="buffer">Buffer, filled from its start. With length 0 the call only waits.</param>
+    /// <param name="cancellationToken">Cancels the wait; no byte is lost.</param>
     /// <returns>Number of bytes; 0 after a close frame with 1000 or without a status.</returns>
-    /// <exception cref="WebSocketException">The peer closed with another status, or the connection ended without a close frame.</exception>
+    /// <exception cref="WebSocketException">The peer closed with another status, or the connection ended without a
+    /// close frame.</exception>
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
@@ -88,7 +97,7 @@ public sealed class WebSocketStream : Stream
     /// <inheritdoc/>
     public override int Read(Span<byte> buffer)
     {
-        // A span cannot be lent to another thread.
+        // A span cannot be passed to another thread.
         int length = Math.Min(buffer.Length, MostAtOnce);
         byte[] bytes = ArrayPool<byte>.Shared.Rent(length);
         try
@@ -112,10 +121,11 @@ public sealed class WebSocketStream : Stream
 
     // ------------------------------------------------------------------ writing
 
-    /// <summary>Queues the bytes as a message, waiting for room. What holds for all writes stands at the class.</summary>
-    /// <param name="buffer">May be reused when it completes.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
-    /// <exception cref="IOException">This half was ended, or the connection has.</exception>
+    /// <summary>Queues the bytes as a message, waiting for room. The rules for all writes are in the remarks of the
+    /// class.</summary>
+    /// <param name="buffer">Bytes to write. May be reused when the task completes.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
+    /// <exception cref="IOException">This direction, or the connection, has ended.</exception>
     public override ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
@@ -128,7 +138,7 @@ public sealed class WebSocketStream : Stream
         return result == SendResult.Queued ? default : ValueTask.FromException(FailureOf(result));
     }
 
-    // From the pool: a stream that waits for room again and again allocates nothing.
+    // A pooled builder, because a stream that waits for room often must not allocate each time.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private static async ValueTask WaitForRoomAsync(ValueTask<SendResult> sending)
     {
@@ -175,7 +185,7 @@ public sealed class WebSocketStream : Stream
         });
     }
 
-    // On a loop, which no wait may block: the end of a GZipStream, for example, that is disposed there.
+    // For a loop, which must not block: for example a GZipStream disposed there writes its end.
     private void WriteNow(ReadOnlySpan<byte> data)
     {
         while (!data.IsEmpty)
@@ -215,31 +225,32 @@ public sealed class WebSocketStream : Stream
     /// <inheritdoc/>
     public override void EndWrite(IAsyncResult asyncResult) => TaskToAsyncResult.End(asyncResult);
 
-    /// <summary>Nothing to do: what was written leaves by itself.</summary>
+    /// <summary>Does nothing, because writes are sent without it.</summary>
     public override void Flush()
     {
     }
 
-    /// <summary>Nothing to do: what was written leaves by itself.</summary>
-    /// <param name="cancellationToken">Looked at once.</param>
+    /// <summary>Does nothing, because writes are sent without it.</summary>
+    /// <param name="cancellationToken">Checked once, before completion.</param>
     public override Task FlushAsync(CancellationToken cancellationToken) =>
         cancellationToken.IsCancellationRequested ? Task.FromCanceled(cancellationToken) : Task.CompletedTask;
 
     // ------------------------------------------------------------------ ending
 
-    /// <summary>Ends this half by a close frame, behind what was written. Reading goes on; later writes throw. Any thread.</summary>
+    /// <summary>Sends a close frame after earlier writes. Reads still work; later writes throw. Any thread.</summary>
     public void FinishSending() => Session.FinishSending();
 
-    /// <summary>Ends the connection now, without a close frame. Any thread.</summary>
+    /// <summary>Aborts the connection, without a close frame. Any thread.</summary>
     public void Abort() => Session.Abort();
 
-    /// <summary>Closes with 1000; in the handler of a route the end of the handler closes, with the status that says how it ended. Never blocks, so any thread.</summary>
+    /// <summary>Closes with 1000. In the handler of a route the end of the handler closes instead, with its own status.
+    /// Never blocks. Any thread.</summary>
     /// <param name="disposing">True from <see cref="IDisposable.Dispose"/>.</param>
     protected override void Dispose(bool disposing)
     {
         if (disposing && Interlocked.Exchange(ref _isDisposed, 1) == 0)
         {
-            // It may be disposed because its handler throws: what the peer has would look whole.
+            // A handler that throws may dispose the stream: a close with 1000 would make its data look complete.
             if (!_inbox.HasHandler) Session.Close();
             _inbox.End(new ObjectDisposedException(nameof(WebSocketStream)));
         }
@@ -248,8 +259,9 @@ public sealed class WebSocketStream : Stream
     }
 
     /// <summary>
-    /// Closes with 1000, and completes when the connection has ended: all is sent, and the peer has answered, within <see cref="WebSocketOptions.CloseTimeout"/>. In the handler
-    /// of a route it completes at once, and the end of the handler closes.
+    /// Closes with 1000, and completes when the connection has ended: all data is sent and the peer has answered,
+    /// within <see cref="WebSocketOptions.CloseTimeout"/>. In the handler of a route it completes at once, and the end
+    /// of the handler closes.
     /// </summary>
     public override async ValueTask DisposeAsync()
     {
@@ -285,14 +297,17 @@ public sealed class WebSocketStream : Stream
     /// <inheritdoc/>
     public override bool CanTimeout => true;
 
-    /// <summary>Longest time that a synchronous read waits, in milliseconds; then it throws <see cref="NetworkException"/> with category <see cref="ErrorCategory.Timeout"/>, and the stream goes on. From 1; -1 (the default) is without limit.</summary>
+    /// <summary>Longest wait of a synchronous read in milliseconds, from 1; default -1: no limit. After it the read
+    /// throws <see cref="NetworkException"/> with category <see cref="ErrorCategory.Timeout"/>, and the stream stays
+    /// usable.</summary>
     public override int ReadTimeout
     {
         get => _readTimeoutMs;
         set => _readTimeoutMs = Checked(value);
     }
 
-    /// <summary>Longest time that a synchronous write waits for room, in milliseconds; then it throws as a read does. From 1; -1 (the default) is without limit.</summary>
+    /// <summary>Longest wait of a synchronous write for room in milliseconds, from 1; default -1: no limit. After it
+    /// the write throws as a read does.</summary>
     public override int WriteTimeout
     {
         get => _writeTimeoutMs;
@@ -323,6 +338,6 @@ public sealed class WebSocketStream : Stream
 
     private static NotSupportedException NoSeeking() => new("A WebSocket can only be read and written forwards.");
 
-    /// <summary>Id and peer, for logs.</summary>
+    /// <summary>Returns id and peer, for logs.</summary>
     public override string ToString() => Session.ToString();
 }

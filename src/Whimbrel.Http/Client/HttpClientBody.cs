@@ -1,8 +1,8 @@
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The body of an answer: what came with its head, then what the session offers. Says by its exceptions what kind of failure ended it. One reader
-/// at a time; any thread.
+/// Body of a response: bytes received with its head, then bytes offered by the session. Its exceptions have the kind of
+/// failure. One reader at a time; any thread.
 /// </summary>
 internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte> prefix) : OneWayStream(isRead: true)
 {
@@ -13,10 +13,10 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
     private CancellationTokenRegistration _registration;
     private int _isDisposed;
 
-    /// <summary>A read has returned 0: there is no more.</summary>
+    /// <summary>Whether a read has returned 0.</summary>
     internal bool EndWasRead { get; private set; }
 
-    /// <summary>Bytes that were read, as they were sent.</summary>
+    /// <summary>Number of bytes read, before decompression.</summary>
     internal long Received { get; private set; }
 
     internal HttpClientException? Failure => Volatile.Read(ref _failure);
@@ -25,10 +25,10 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
 
     public override bool CanRead => Volatile.Read(ref _isDisposed) == 0;
 
-    /// <summary>More comes than was there with the head. Before anybody has it.</summary>
+    /// <summary>Sets the rest of a body that is larger than its prefix. Before the body is published.</summary>
     internal void GoesOn(BodyStream rest) => _rest = rest;
 
-    /// <summary>The time for the whole request runs on until the body is over.</summary>
+    /// <summary>Continues the timeout of the whole request until the body has ended.</summary>
     internal void Watch(CancellationTokenSource whole)
     {
         _whole = whole;
@@ -44,7 +44,7 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
 
     private void GiveUp() => session.GiveUp(this);
 
-    /// <summary>What reads throw from now on, unless they have something else to throw already.</summary>
+    /// <summary>Sets the exception that reads throw from now on, unless one is set.</summary>
     internal void Fail(HttpClientException failure) => Interlocked.CompareExchange(ref _failure, failure, null);
 
     private void EndWatch()
@@ -124,7 +124,7 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
         return count;
     }
 
-    /// <summary>What the session said goes before what the core says of the connection.</summary>
+    /// <summary>Converts an exception. A failure set by the session has priority over that of the core.</summary>
     private HttpClientException Explain(IOException e)
     {
         EndWatch();
@@ -133,7 +133,7 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
         HttpClientFailure kind = e is not NetworkException network ? HttpClientFailure.BodyCut : network.Error.Category switch
         {
             ErrorCategory.Timeout => HttpClientFailure.Stalled,
-            // Without a close_notify: as cut as without TLS, and many servers leave so.
+            // A TLS end without close_notify is as truncated as an end without TLS, and common.
             ErrorCategory.Tls when network.InnerException is TlsException { Failure: TlsFailure.Truncated } => HttpClientFailure.BodyCut,
             ErrorCategory.Tls => HttpClientFailure.Tls,
             _ => HttpClientFailure.BodyCut,
@@ -143,7 +143,7 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
 
     // ------------------------------------------------------------------ the end
 
-    /// <summary>Nobody reads the rest: it is read away up to a limit, then the connection is closed.</summary>
+    /// <summary>Releases the body: the rest is skipped up to a limit, beyond it the connection is closed.</summary>
     protected override void Dispose(bool disposing)
     {
         if (disposing && Interlocked.Exchange(ref _isDisposed, 1) == 0)

@@ -3,7 +3,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-/// <summary>A request failed, and why.</summary>
+/// <summary>Failure of a request.</summary>
 public sealed class HttpClientException : IOException
 {
     internal HttpClientException(HttpClientFailure failure, string message, Exception? inner = null)
@@ -14,10 +14,10 @@ public sealed class HttpClientException : IOException
     {
     }
 
-    /// <summary>What kind of failure it is.</summary>
+    /// <summary>Kind of failure.</summary>
     public HttpClientFailure Failure { get; }
 
-    /// <summary>The server's bytes are not what HTTP, or a limit, lets them be.</summary>
+    /// <summary>Whether the server's response broke a rule of HTTP or a limit.</summary>
     internal bool IsPeers => Failure is HttpClientFailure.Protocol or HttpClientFailure.TooLarge;
 
     private static HttpClientFailure FailureOf(HttpRule rule) => rule switch
@@ -27,7 +27,7 @@ public sealed class HttpClientException : IOException
         _ => HttpClientFailure.Protocol,
     };
 
-    /// <summary>What the core said of a dial.</summary>
+    /// <summary>Converts a failed connect attempt of the core.</summary>
     internal static HttpClientException OfDial(NetworkException failed) => new(
         failed.InnerException is TlsException
             ? HttpClientFailure.Tls
@@ -42,10 +42,10 @@ public sealed class HttpClientException : IOException
         failed.Message,
         failed);
 
-    /// <summary>What ended a connection on which an answer was awaited.</summary>
-    /// <param name="reason">Why it ended.</param>
-    /// <param name="isInBody">The head has come.</param>
-    /// <param name="from">Who was asked.</param>
+    /// <summary>Converts the end of a connection with a pending response.</summary>
+    /// <param name="reason">Reason of the end.</param>
+    /// <param name="isInBody">Whether the head was received.</param>
+    /// <param name="from">Host and port of the server.</param>
     internal static HttpClientException OfEnd(CloseReason reason, bool isInBody, string from)
     {
         HttpClientFailure failure = reason.Cause switch

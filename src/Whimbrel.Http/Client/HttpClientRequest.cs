@@ -4,8 +4,9 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A request to send: method, URL, fields, and a body from memory, from a stream, or written by a function. One without a body, or with one
-/// from memory, can be sent any number of times, also at once, once it is made; its members are not for several threads.
+/// Request to send: method, URL, fields, and a body from memory, from a stream, or written by a function. Without a
+/// body, or with one from memory, it can be sent any number of times, also concurrently. Its members must not be used
+/// by several threads at once.
 /// </summary>
 public sealed class HttpClientRequest
 {
@@ -21,20 +22,21 @@ public sealed class HttpClientRequest
     private bool _hasAcceptEncoding;
     private bool _isUpgrade;
 
-    /// <summary>Makes a request.</summary>
-    /// <param name="verb">Its method: any that has a number but CONNECT.</param>
-    /// <param name="url">Where to: <c>http://</c> or <c>https://</c>, with a host.</param>
-    /// <exception cref="ArgumentException">They are not that.</exception>
-    /// <exception cref="UriFormatException">The URL is none.</exception>
+    /// <summary>Creates a request.</summary>
+    /// <param name="verb">Method; not <see cref="HttpVerb.Other"/> and not CONNECT.</param>
+    /// <param name="url">URL: <c>http://</c> or <c>https://</c>, with a host.</param>
+    /// <exception cref="ArgumentException">An argument is not valid.</exception>
+    /// <exception cref="UriFormatException">The URL is malformed.</exception>
     public HttpClientRequest(HttpVerb verb, string url)
         : this(Encoding.ASCII.GetString(HttpReader.NameOf(verb)), new Uri(url))
     {
     }
 
-    /// <summary>Makes a request.</summary>
-    /// <param name="method">A token, in capitals mostly; not CONNECT.</param>
-    /// <param name="uri">Where to: absolute, http or https. A fragment is not sent, nor is a user name in front of the host: that goes into Authorization.</param>
-    /// <exception cref="ArgumentException">They are not that.</exception>
+    /// <summary>Creates a request.</summary>
+    /// <param name="method">Method: a token, usually in capitals; not CONNECT.</param>
+    /// <param name="uri">Absolute URL, http or https. Fragment and user name are not sent; credentials belong into
+    /// Authorization.</param>
+    /// <exception cref="ArgumentException">An argument is not valid.</exception>
     public HttpClientRequest(string method, Uri uri)
     {
         ArgumentException.ThrowIfNullOrEmpty(method);
@@ -51,22 +53,26 @@ public sealed class HttpClientRequest
         if (!HttpBytes.IsAuthority(_host)) throw new ArgumentException($"{uri} has no host that can be asked for.", nameof(uri));
     }
 
-    /// <summary>Its method.</summary>
+    /// <summary>Method.</summary>
     public string Method { get; }
 
-    /// <summary>Where it goes.</summary>
+    /// <summary>URL.</summary>
     public Uri Uri { get; }
 
-    /// <summary>Asks the server whether it wants the body before it is sent (<c>Expect: 100-continue</c>). Of a pool, and with a body.</summary>
+    /// <summary>Whether to wait for 100 (Continue) before the body is sent (<c>Expect: 100-continue</c>). Only for
+    /// pools, and with a body.</summary>
     public bool ExpectContinue { get; set; }
 
-    /// <summary>The connection is closed behind the answer.</summary>
+    /// <summary>Whether to close the connection after the response.</summary>
     public bool CloseAfter { get; set; }
 
-    /// <summary>Adds a field. Another one with the same name stays, but for Host, which follows from the URL and is replaced.</summary>
-    /// <param name="name">A token; not one that says where the body ends, and not Connection or Expect, which have properties.</param>
+    /// <summary>Adds a field. Other fields with the same name stay, except Host, which follows from the URL and is
+    /// replaced.</summary>
+    /// <param name="name">A token. Fields that frame the body, Connection and Expect are not allowed; the last two have
+    /// properties.</param>
     /// <param name="value">ASCII without control characters.</param>
-    /// <exception cref="ArgumentException">They are not that: with a line end in it, a value could become a field or a second request.</exception>
+    /// <exception cref="ArgumentException">Invalid name or value. A line end in a value could add a field or a second
+    /// request.</exception>
     public void Add(string name, string value)
     {
         ArgumentNullException.ThrowIfNull(name);
@@ -90,14 +96,15 @@ public sealed class HttpClientRequest
     }
 
     /// <summary>
-    /// Adds the fields of a request that is passed on, as they came: all but those of its connection (Connection, what that names, Keep-Alive, TE, Trailer, Upgrade and
-    /// the like), what frames the body, and Host, which follows from the URL. An Expect is kept as <see cref="ExpectContinue"/>.
+    /// Adds the fields of a forwarded request unchanged. Hop-by-hop fields (Connection and the fields it names,
+    /// Keep-Alive, TE, Trailer, Upgrade and the like) and fields that frame the body are omitted. So is Host, which
+    /// follows from the URL. Expect becomes <see cref="ExpectContinue"/>.
     /// </summary>
-    /// <param name="request">Not answered yet.</param>
+    /// <param name="request">Request with an exchange that has not ended.</param>
     public void AddFieldsOf(HttpRequest request)
     {
         using HttpRequest.RequestUse use = request.Enter();
-        _hasAcceptEncoding = true; // its client has said what it takes, or nothing
+        _hasAcceptEncoding = true; // its client has sent Accept-Encoding, or wants none
         for (int i = 0; i < use.Reader.Count; i++)
         {
             HttpField field = use.Reader[i].Field;
@@ -106,7 +113,7 @@ public sealed class HttpClientRequest
         }
     }
 
-    // As strings for redirects, which leave out some of them.
+    // As strings for redirects, which omit some of them.
     private void AddChecked(ReadOnlySpan<byte> name, ReadOnlySpan<byte> value)
     {
         int length = name.Length + value.Length + 4;
@@ -116,25 +123,30 @@ public sealed class HttpClientRequest
         (_list ??= []).Add(new(Encoding.Latin1.GetString(name), Encoding.Latin1.GetString(value)));
     }
 
-    /// <summary>Its body lies in memory.</summary>
-    /// <param name="bytes">Not copied: not to be changed while the request is sent.</param>
+    /// <summary>Sets a body from memory.</summary>
+    /// <param name="bytes">The body. Not copied: it must not change while the request is sent.</param>
     /// <param name="contentType">Content-Type; null for none.</param>
     public void SetBody(ReadOnlyMemory<byte> bytes, string? contentType = null) => SetBody(bytes, null, contentType, bytes.Length);
 
-    /// <summary>Its body is read from a stream, on the thread pool, as fast as the server takes it. Such a request can be sent once.</summary>
-    /// <param name="stream">Read from where it stands. Not disposed.</param>
+    /// <summary>Sets a body from a stream, read on the thread pool as fast as the server reads. Such a request can be
+    /// sent once.</summary>
+    /// <param name="stream">Stream, read from its current position. Not disposed.</param>
     /// <param name="contentType">Content-Type; null for none.</param>
-    /// <param name="length">How long the body is; -1 (the default): not known, so it is sent in chunks.</param>
+    /// <param name="length">Length of the body in bytes; -1 (the default) if unknown: it is then sent in
+    /// chunks.</param>
     public void SetBody(Stream stream, string? contentType = null, long length = -1)
     {
         ArgumentNullException.ThrowIfNull(stream);
         SetBody((to, stop) => stream.CopyToAsync(to, stop), contentType, length);
     }
 
-    /// <summary>Its body is written by a function, on the thread pool; its writes wait while the server takes nothing. Such a request can be sent once.</summary>
-    /// <param name="write">Writes the body. The token is cancelled when nobody wants it any more.</param>
+    /// <summary>Sets a function that writes the body on the thread pool. Its writes wait while the server does not
+    /// read. Such a request can be sent once.</summary>
+    /// <param name="write">Function that writes the body. Its token is cancelled when the body is not needed any
+    /// more.</param>
     /// <param name="contentType">Content-Type; null for none.</param>
-    /// <param name="length">How long the body will be; -1 (the default): not known, so it is sent in chunks.</param>
+    /// <param name="length">Length of the body in bytes; -1 (the default) if unknown: it is then sent in
+    /// chunks.</param>
     public void SetBody(Func<Stream, CancellationToken, Task> write, string? contentType = null, long length = -1)
     {
         ArgumentNullException.ThrowIfNull(write);
@@ -152,7 +164,7 @@ public sealed class HttpClientRequest
         _contentType = contentType;
     }
 
-    /// <summary>Method and URL, for logs.</summary>
+    /// <summary>Returns method and URL, for logs.</summary>
     public override string ToString() => $"{Method} {Uri}";
 
     // ------------------------------------------------------------------ for sessions and pools
@@ -161,29 +173,29 @@ public sealed class HttpClientRequest
 
     internal Func<Stream, CancellationToken, Task>? Write { get; private set; }
 
-    /// <summary>Of the body; -1 when it is not known, and 0 without one.</summary>
+    /// <summary>Length of the body in bytes; -1 if unknown, 0 without a body.</summary>
     internal long BodyLength { get; private set; }
 
     internal bool IsHead => Method == "HEAD";
 
-    /// <summary><see cref="Write"/> may be called a second time, for another place: it throws if it cannot.</summary>
+    /// <summary>Whether <see cref="Write"/> may be called again for a redirect: it throws if it cannot.</summary>
     internal bool CanWriteAgain { get; set; }
 
-    /// <summary>May be sent again when nobody knows what became of it, and can be.</summary>
+    /// <summary>Whether the request can be sent again although the result of the first attempt is unknown.</summary>
     internal bool IsRepeatable => Write is null && Method is "GET" or "HEAD" or "OPTIONS" or "TRACE" or "PUT" or "DELETE";
 
     internal IReadOnlyList<KeyValuePair<string, string>> Fields => _list ?? (IReadOnlyList<KeyValuePair<string, string>>)[];
 
     internal string? ContentType => _contentType;
 
-    /// <summary>A bound for <see cref="WriteHead"/>.</summary>
+    /// <summary>Returns an upper bound of the length written by <see cref="WriteHead"/>.</summary>
     internal int HeadBytes(string? cookies, byte[]? trace = null) => HeadRoom + _method.Length + _target.Length + _host.Length + _fieldBytes + (_contentType?.Length ?? 0) + (cookies?.Length ?? 0) + (trace?.Length ?? 0);
 
-    /// <summary>Writes the head. Returns how long it is.</summary>
-    /// <param name="room">Of <see cref="HeadBytes"/> or more.</param>
-    /// <param name="asksForCoding">Accept-Encoding, unless there is one.</param>
-    /// <param name="cookies">The value of Cookie, in ASCII without control characters, or null.</param>
-    /// <param name="trace">Fields of the trace, checked, or null.</param>
+    /// <summary>Writes the head, and returns its length.</summary>
+    /// <param name="room">Buffer of at least <see cref="HeadBytes"/>.</param>
+    /// <param name="asksForCoding">Whether to send Accept-Encoding if the request has none.</param>
+    /// <param name="cookies">Value of Cookie, in ASCII without control characters, or null.</param>
+    /// <param name="trace">Checked trace context fields, or null.</param>
     internal int WriteHead(Span<byte> room, bool asksForCoding, string? cookies, byte[]? trace = null)
     {
         HttpWriter writer = new(room);
@@ -204,7 +216,7 @@ public sealed class HttpClientRequest
         return writer.Length;
     }
 
-    /// <summary>Host and port as Host has them.</summary>
+    /// <summary>Returns host and port in the form of the Host field.</summary>
     internal static string HostOf(Uri uri)
     {
         string host = uri.HostNameType == UriHostNameType.IPv6 ? uri.Host : uri.IdnHost;

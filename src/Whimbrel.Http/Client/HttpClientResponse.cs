@@ -3,8 +3,8 @@ using System.Text;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// An answer to a request of an <see cref="HttpPool"/>: its head, and its body as a stream or read into memory. Dispose it, also unread: its
-/// connection serves nobody else before. One reader at a time, any thread.
+/// Response of an <see cref="HttpPool"/>: head, and body as a stream or read into memory. Dispose it, even if unread:
+/// until then its connection serves no other request. One reader at a time, any thread.
 /// </summary>
 public sealed class HttpClientResponse : IDisposable
 {
@@ -13,7 +13,7 @@ public sealed class HttpClientResponse : IDisposable
     private readonly HttpPool _pool;
     private readonly HttpClientBody _raw;
     private Stream _body;
-    private bool _isTaken; // by ReadBytesAsync
+    private bool _isTaken; // read by ReadBytesAsync
 
     internal HttpClientResponse(HttpPool pool, HttpClientRequest request, HttpResponseHead head, HttpClientBody body, HttpClientTimes times)
     {
@@ -25,38 +25,43 @@ public sealed class HttpClientResponse : IDisposable
         BodyLength = request.IsHead ? 0 : head.BodyLength;
     }
 
-    /// <summary>What was asked: behind redirects, the last of the requests.</summary>
+    /// <summary>Request of this response; after redirects, the last one.</summary>
     public HttpClientRequest Request { get; }
 
-    /// <summary>Status and fields, as they were sent.</summary>
+    /// <summary>Status and fields, as received.</summary>
     public HttpResponseHead Head { get; }
 
-    /// <summary>How long it took to get so far.</summary>
+    /// <summary>Durations of the steps up to the response.</summary>
     public HttpClientTimes Times { get; }
 
-    /// <summary>200 up to 599. A server that breaks the rules may send up to 999: from 600 on it means what 500 means (RFC 9110, 15).</summary>
+    /// <summary>200 to 599. A server that breaks the rules may send up to 999: from 600 on handle it as 500 (RFC 9110,
+    /// 15).</summary>
     public int Status => Head.Status;
 
-    /// <summary>200 up to 299.</summary>
+    /// <summary>Whether the status is 200 to 299.</summary>
     public bool IsSuccess => Status is >= 200 and < 300;
 
-    /// <summary>How many bytes <see cref="Body"/> will give: -1 when it is not known, as of one in chunks, and of one that is decompressed.</summary>
+    /// <summary>Number of bytes of <see cref="Body"/>: -1 if unknown, as with chunks and with decompression.</summary>
     public long BodyLength { get; private set; }
 
     /// <summary>
-    /// The body, decompressed if <see cref="HttpClientOptions.Decompress"/> says so. While nobody reads, the server waits. What ends it too early is an
-    /// <see cref="HttpClientException"/>. The body comes once: at its end further reads give 0.
+    /// Body, decompressed if <see cref="HttpClientOptions.Decompress"/> is set. Without a read the server waits. A
+    /// premature end throws <see cref="HttpClientException"/>. The body can be read once: at its end further reads
+    /// return 0.
     /// </summary>
-    /// <exception cref="InvalidOperationException"><see cref="ReadBytesAsync"/> or <see cref="ReadTextAsync"/> has read it.</exception>
+    /// <exception cref="InvalidOperationException"><see cref="ReadBytesAsync"/> or <see cref="ReadTextAsync"/> has read
+    /// it.</exception>
     public Stream Body => _isTaken ? throw WasRead() : _body;
 
-    /// <summary>Whether <see cref="Body"/> is another than was sent: a content coding was taken away.</summary>
+    /// <summary>Whether <see cref="Body"/> is decompressed.</summary>
     internal bool IsDecompressed => _body != _raw;
 
     /// <summary>Reads the body to its end into memory.</summary>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="HttpClientException">It is larger than <see cref="HttpClientOptions.BufferedBodyLimitBytes"/>, or did not come to its end.</exception>
-    /// <exception cref="InvalidOperationException">It was read before: by this method or <see cref="ReadTextAsync"/>, or to its end from <see cref="Body"/>.</exception>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <exception cref="HttpClientException">The body exceeds <see cref="HttpClientOptions.BufferedBodyLimitBytes"/>,
+    /// or is not complete.</exception>
+    /// <exception cref="InvalidOperationException">The body was read before: by this method or
+    /// <see cref="ReadTextAsync"/>, or to its end from <see cref="Body"/>.</exception>
     public async ValueTask<byte[]> ReadBytesAsync(CancellationToken cancellationToken = default)
     {
         int limit = _pool.Options.BufferedBodyLimitBytes;
@@ -78,10 +83,11 @@ public sealed class HttpClientResponse : IDisposable
         return length == bytes.Length ? bytes : bytes[..length];
     }
 
-    /// <summary>Reads the body to its end as text: in the charset of its Content-Type, if .NET knows that, else in UTF-8.</summary>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="HttpClientException">As of <see cref="ReadBytesAsync"/>.</exception>
-    /// <exception cref="InvalidOperationException">As of <see cref="ReadBytesAsync"/>.</exception>
+    /// <summary>Reads the body to its end as text: in the charset of its Content-Type if .NET supports it, otherwise in
+    /// UTF-8.</summary>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <exception cref="HttpClientException">As for <see cref="ReadBytesAsync"/>.</exception>
+    /// <exception cref="InvalidOperationException">As for <see cref="ReadBytesAsync"/>.</exception>
     public async ValueTask<string> ReadTextAsync(CancellationToken cancellationToken = default)
     {
         byte[] bytes = await ReadBytesAsync(cancellationToken).ConfigureAwait(false);
@@ -94,7 +100,7 @@ public sealed class HttpClientResponse : IDisposable
             }
             catch (ArgumentException)
             {
-                // A name that nobody knows is as good as none.
+                // An unknown charset is handled like a missing one.
             }
         }
 
@@ -107,12 +113,13 @@ public sealed class HttpClientResponse : IDisposable
 
     private HttpClientException TooLarge(int limit) => new(HttpClientFailure.TooLarge, $"The body of {_raw.Peer} is larger than {limit} bytes (BufferedBodyLimitBytes): read it as a stream.");
 
-    /// <summary>Nobody reads the rest of the body. Never blocks.</summary>
+    /// <summary>Releases the connection. A small rest of the body is skipped, otherwise the connection is closed. Never
+    /// blocks.</summary>
     public void Dispose() => _body.Dispose();
 
     // ------------------------------------------------------------------ for the pool
 
-    /// <summary>It is the one that the caller gets.</summary>
+    /// <summary>Completes this response as the one that the caller gets.</summary>
     internal HttpClientResponse Final(CancellationTokenSource? whole)
     {
         if (whole is not null) _raw.Watch(whole);

@@ -2,15 +2,16 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http;
 
-// What the meter is told of requests, and their activities. A field, and what runs on this thread, are looked at when nobody listens.
+// Metrics and activities of requests. Without a listener this costs a check of one field and of the current activity.
 public abstract partial class HttpClientSession
 {
-    /// <summary>A request is about to be sent. What runs on this thread stays what it is.</summary>
-    /// <param name="method">As the meter names it.</param>
-    /// <param name="target">Path and query; of no use beside a request.</param>
-    /// <param name="request">Null when there is none.</param>
-    /// <param name="activity">Null when nobody wants it.</param>
-    /// <returns>The fields that say what the request is a part of; null for none.</returns>
+    /// <summary>Starts the trace of a request that is about to be sent. The current activity of the thread is
+    /// restored.</summary>
+    /// <param name="method">Method, as named in metrics.</param>
+    /// <param name="target">Path and query; ignored if there is a request object.</param>
+    /// <param name="request">Request object, or null.</param>
+    /// <param name="activity">Activity of the request; null without a listener.</param>
+    /// <returns>Trace context fields; null for none.</returns>
     private byte[]? BeginTrace(string method, ReadOnlySpan<byte> target, HttpClientRequest? request, out Activity? activity)
     {
         activity = null;
@@ -32,7 +33,7 @@ public abstract partial class HttpClientSession
         }
     }
 
-    /// <summary>It was not sent.</summary>
+    /// <summary>Ends the trace of a request that was not sent.</summary>
     private void EndTrace(Activity activity, SendResult result)
     {
         try
@@ -45,14 +46,14 @@ public abstract partial class HttpClientSession
         }
     }
 
-    /// <summary>It was sent. Those that were sent before anybody listened keep their places.</summary>
+    /// <summary>Records a sent request. Requests sent before the first listener keep their places.</summary>
     private void Watch(string method, Activity? activity)
     {
         if (_watch is null)
         {
             _watch = new HttpClientWatch(Peer, Tls is not null, _options.PipelineLimit);
             for (int i = 0; i < _outstanding; i++) _watch.Sent("", 0, null);
-            // The head of the first one may have come already.
+            // The head of the first response may have been received already.
             if (_isInBody) _watch.Answered(0, 0, 0, null);
         }
 

@@ -6,18 +6,23 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The client's side of an HTTP/1.1 connection, by callbacks: derive from it, send with <see cref="Request(HttpVerb, ReadOnlySpan{byte}, ReadOnlySpan{byte}, ReadOnlySpan{byte})"/>
-/// from <see cref="Session.OnConnected"/> on, and get the answer in <see cref="OnResponse"/>, <see cref="OnBody"/> and <see cref="OnResponseEnd"/>. Without a
-/// task, and without an allocation for each request. Who would rather await has <see cref="HttpPool"/>.
+/// Client side of an HTTP/1.1 connection, by callbacks, without a task or an allocation per request. Derive from it and
+/// send with <see cref="Request(HttpVerb, ReadOnlySpan{byte}, ReadOnlySpan{byte}, ReadOnlySpan{byte})"/> from
+/// <see cref="Session.OnConnected"/> on. The response arrives in <see cref="OnResponse"/>, <see cref="OnBody"/> and
+/// <see cref="OnResponseEnd"/>. <see cref="HttpPool"/> is the awaitable alternative.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Each request gets either all of <c>OnInformed* OnResponse OnBody* OnResponseEnd</c>, or <see cref="OnRequestFailed"/> instead of what is missing
-/// of it, or, when the connection goes on with another protocol, <see cref="OnSwitched"/>. In the order of the requests.</item>
-/// <item>One request at a time, or as many as <see cref="HttpClientOptions.PipelineLimit"/> says. Inside <see cref="OnResponseEnd"/> the next one may be sent.</item>
-/// <item>An answer that breaks a rule or a limit fails its request and those behind it, and aborts the connection. So do bytes that nobody asked for.</item>
-/// <item>When the answer says that the connection ends, or has no end but that, it is closed behind it.</item>
-/// <item>The head of an answer has <see cref="HttpClientOptions.HeadTimeout"/>, its body a rate.</item>
+/// <item>Each request gets <c>OnInformed* OnResponse OnBody* OnResponseEnd</c>. After a failure
+/// <see cref="OnRequestFailed"/> replaces the missing callbacks; after a protocol switch <see cref="OnSwitched"/> does.
+/// Callbacks have the order of the requests.</item>
+/// <item>One request is pending at a time, or up to <see cref="HttpClientOptions.PipelineLimit"/>. Inside
+/// <see cref="OnResponseEnd"/> the next one may be sent.</item>
+/// <item>A response that breaks a rule or a limit fails its request and all later ones, and aborts the connection. So
+/// do bytes without a request.</item>
+/// <item>If the response announces the end of the connection, or has no other end, the connection is closed after
+/// it.</item>
+/// <item>The head of a response has <see cref="HttpClientOptions.HeadTimeout"/>, its body a minimum rate.</item>
 /// </list>
 /// </remarks>
 public abstract partial class HttpClientSession : Session
@@ -30,16 +35,16 @@ public abstract partial class HttpClientSession : Session
     private readonly HttpAnswerReader _reader;
     private readonly HttpResponseHead _response = new();
     private readonly byte[] _host;
-    private ulong _heads; // a bit for each request under way: it was HEAD. The lowest is the one whose answer comes next.
+    private ulong _heads; // bit per pending request: it was HEAD. The lowest bit is the next response.
     private int _outstanding;
     private HttpClientWatch? _watch;
     private bool _isInBody;
     private bool _hasFailed;
 
-    /// <summary>Makes a session.</summary>
-    /// <param name="host">Host and port as requests name them: <c>example.org</c>, <c>127.0.0.1:8080</c>.</param>
-    /// <param name="options">Its limits; null for the defaults. One object for all sessions of a kind.</param>
-    /// <exception cref="ArgumentException">The host is none.</exception>
+    /// <summary>Creates a session.</summary>
+    /// <param name="host">Host and port for the Host field: <c>example.org</c>, <c>127.0.0.1:8080</c>.</param>
+    /// <param name="options">Limits; null for the defaults. Use one object for all sessions of a kind.</param>
+    /// <exception cref="ArgumentException">The host is not valid.</exception>
     protected HttpClientSession(string host, HttpClientOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(host);
@@ -51,18 +56,21 @@ public abstract partial class HttpClientSession : Session
         _reader = new HttpAnswerReader(_options.ReaderLimits, _options.InterimLimit);
     }
 
-    /// <summary>Requests whose answer is not whole yet. The session's thread.</summary>
+    /// <summary>Number of requests without a complete response. The session's thread.</summary>
     protected int OutstandingRequests => _outstanding;
 
     // ------------------------------------------------------------------ requests
 
-    /// <summary>Sends a request with a body from memory, or without one: head and body as one message. The session's thread only.</summary>
-    /// <param name="verb">Any but <see cref="HttpVerb.Other"/> and CONNECT.</param>
-    /// <param name="target">Path and query, with percent signs.</param>
+    /// <summary>Sends a request, without a body or with one from memory. Head and body are sent as one message. The
+    /// session's thread only.</summary>
+    /// <param name="verb">Method; not <see cref="HttpVerb.Other"/> and not CONNECT.</param>
+    /// <param name="target">Path and query, percent-encoded.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    /// <param name="body">Copied.</param>
-    /// <returns>Full, with nothing sent: <see cref="HttpClientOptions.PipelineLimit"/> requests are under way, or the send queue is full. Closed: so is the connection, or it will be behind the answer under way.</returns>
-    /// <exception cref="ArgumentException">Something would bend the message: a space in the target, a line end in the type.</exception>
+    /// <param name="body">The body; copied.</param>
+    /// <returns>Full, with nothing sent, if <see cref="HttpClientOptions.PipelineLimit"/> requests are pending or the
+    /// send queue is full. Closed if the connection has ended, or will end after the current response.</returns>
+    /// <exception cref="ArgumentException">An argument would break the message: a space in the target, a line end in
+    /// the type.</exception>
     protected SendResult Request(HttpVerb verb, ReadOnlySpan<byte> target, ReadOnlySpan<byte> contentType = default, ReadOnlySpan<byte> body = default)
     {
         ReadOnlySpan<byte> method = HttpReader.NameOf(verb);
@@ -92,10 +100,12 @@ public abstract partial class HttpClientSession : Session
         }
     }
 
-    /// <summary>Sends a request that was made before, with the host of its URL and a body from memory, or none. The session's thread only.</summary>
-    /// <param name="request">Can be sent any number of times.</param>
-    /// <returns>As the other form.</returns>
-    /// <exception cref="InvalidOperationException">Its body is a stream or a function: pools send those.</exception>
+    /// <summary>Sends a prepared request, with the host of its URL and a body from memory, or none. The session's
+    /// thread only.</summary>
+    /// <param name="request">The request. It can be sent any number of times.</param>
+    /// <returns>As for the other overload.</returns>
+    /// <exception cref="InvalidOperationException">The body is a stream or a function, or
+    /// <see cref="HttpClientRequest.ExpectContinue"/> is set: use a pool.</exception>
     protected SendResult Request(HttpClientRequest request)
     {
         ArgumentNullException.ThrowIfNull(request);
@@ -135,54 +145,56 @@ public abstract partial class HttpClientSession : Session
 
     // ------------------------------------------------------------------ overrides
 
-    /// <summary>An interim answer (1xx): early hints, for example. The session's thread.</summary>
-    /// <param name="head">Valid during the call.</param>
+    /// <summary>Called with an interim response (1xx), for example early hints. The session's thread.</summary>
+    /// <param name="head">Head. Valid during the call.</param>
     protected virtual void OnInformed(HttpResponseHead head)
     {
     }
 
-    /// <summary>The head of an answer is there. The session's thread.</summary>
-    /// <param name="head">Valid during the call.</param>
+    /// <summary>Called with the head of a response. The session's thread.</summary>
+    /// <param name="head">Head. Valid during the call.</param>
     protected virtual void OnResponse(HttpResponseHead head)
     {
     }
 
-    /// <summary>A piece of the body, as it was sent (nothing is decompressed). The session's thread.</summary>
-    /// <param name="piece">Valid during the call.</param>
+    /// <summary>Called with a piece of the body, as received, not decompressed. The session's thread.</summary>
+    /// <param name="piece">Bytes. Valid during the call.</param>
     protected virtual void OnBody(ReadOnlySpan<byte> piece)
     {
     }
 
-    /// <summary>The answer is whole. The next request may be sent. The session's thread.</summary>
-    /// <param name="head">Its head, and what stood behind a chunked body. Valid during the call.</param>
+    /// <summary>Called when the response is complete. The next request may be sent here. The session's
+    /// thread.</summary>
+    /// <param name="head">Head, and trailers of a chunked body. Valid during the call.</param>
     protected virtual void OnResponseEnd(HttpResponseHead head)
     {
     }
 
-    /// <summary>A request gets no answer, or not all of it. The connection ends. The session's thread.</summary>
-    /// <param name="failure">Why.</param>
+    /// <summary>Called when a request gets no response, or no complete one. The connection ends. The session's
+    /// thread.</summary>
+    /// <param name="failure">The failure.</param>
     protected virtual void OnRequestFailed(HttpClientException failure)
     {
     }
 
     /// <summary>
-    /// The server goes on with another protocol, as the request has asked (Upgrade). Hand the connection over here, with what is unread; without
-    /// that the request has failed. The session's thread.
+    /// Called when the server switches to the protocol requested by Upgrade. Hand the connection over here, with its
+    /// unread bytes; otherwise the request fails. The session's thread.
     /// </summary>
-    /// <param name="head">The head of the 101. Valid during the call.</param>
-    /// <returns>True when the connection was handed over.</returns>
+    /// <param name="head">Head of the 101 response. Valid during the call.</param>
+    /// <returns>True if the connection was handed over.</returns>
     protected virtual bool OnSwitched(HttpResponseHead head) => false;
 
     // ------------------------------------------------------------------ answers
 
-    /// <summary>Reads answers. Not for overriding.</summary>
-    /// <param name="unread">What is unread.</param>
+    /// <summary>Reads responses. Sealed.</summary>
+    /// <param name="unread">Unconsumed bytes.</param>
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         while (!_hasFailed && IsConnected)
         {
-            // Behind a request only: what comes without one breaks a rule.
+            // The reader accepts bytes after a request only: bytes without one break a rule.
             HttpMessagePart part = _reader.Read(unread[taken..], out int count);
             ReadOnlySpan<byte> piece = part is HttpMessagePart.Data or HttpMessagePart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
             taken += count;
@@ -238,7 +250,7 @@ public abstract partial class HttpClientSession : Session
         _heads >>= 1;
         if (--_outstanding > 0 && goesOn) AwaitAnswer();
         else EndPhase();
-        // Before the callback, which would send into a connection that ends.
+        // Set before the callback, which would otherwise send into a connection that ends.
         if (!goesOn) _hasFailed = true;
         OnResponseEnd(_response);
         if (!goesOn)
@@ -252,7 +264,7 @@ public abstract partial class HttpClientSession : Session
     {
         _response.Show(_reader.Head);
         _outstanding--;
-        _hasFailed = true; // from here on it is somebody else's
+        _hasFailed = true; // from here on another session has the connection
         bool isTaken = OnSwitched(_response);
         if (isTaken && _watch is not null) TellTime(_response.Status, _reader.Head.Reader.MinorVersion, null);
         _response.Show(null);
@@ -266,7 +278,8 @@ public abstract partial class HttpClientSession : Session
 
     // ------------------------------------------------------------------ the end
 
-    /// <summary>The peer's end: that of a body that has no other, or too early. Not for overriding.</summary>
+    /// <summary>Called when the peer has sent FIN: the end of a body without other framing, or a premature end.
+    /// Sealed.</summary>
     protected sealed override void OnPeerFinished()
     {
         if (_hasFailed)
@@ -295,8 +308,8 @@ public abstract partial class HttpClientSession : Session
         else base.OnTimeout(reason);
     }
 
-    /// <summary>The connection has ended: what has no answer has failed. Call the base when you override it.</summary>
-    /// <param name="reason">Why.</param>
+    /// <summary>Fails pending requests because the connection has ended. An override must call this method.</summary>
+    /// <param name="reason">Reason of the end.</param>
     protected override void OnDisconnected(CloseReason reason)
     {
         _hasFailed = true;

@@ -2,10 +2,11 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http;
 
-/// <summary>The requests of a client's session that wait for an answer, for the meter and the activities: which method, since when, and as what. There is one once somebody has listened.</summary>
-/// <param name="host">Host and port as the requests name them.</param>
-/// <param name="isSecure">They go over TLS.</param>
-/// <param name="limit">So many requests are under way at most.</param>
+/// <summary>Pending requests of a client session, for metrics and activities: method, start time and activity. Created
+/// once there is a listener.</summary>
+/// <param name="host">Host and port, as in the requests.</param>
+/// <param name="isSecure">Whether the requests use TLS.</param>
+/// <param name="limit">Largest number of pending requests.</param>
 internal sealed class HttpClientWatch(string host, bool isSecure, int limit)
 {
     private readonly HttpMetricsPeer _peer = HttpMetricsPeer.Of(host, isSecure);
@@ -13,17 +14,17 @@ internal sealed class HttpClientWatch(string host, bool isSecure, int limit)
     private int _first;
     private int _count;
 
-    /// <summary>A request was sent.</summary>
-    /// <param name="method">Its name.</param>
-    /// <param name="since">Now; 0 for one that nobody wants to hear of.</param>
-    /// <param name="activity">Its activity, if anybody follows it.</param>
+    /// <summary>Adds a sent request.</summary>
+    /// <param name="method">Name of the method.</param>
+    /// <param name="since">Current time; 0 for a request that is not measured.</param>
+    /// <param name="activity">Activity of the request; null for none.</param>
     internal void Sent(string method, long since, Activity? activity)
     {
         Debug.Assert(_count < limit, "no more than may be under way");
         _waiting[(_first + _count++) % limit] = (since, method, activity);
     }
 
-    /// <summary>The head of the answer to the oldest one has come, or it gets none.</summary>
+    /// <summary>Removes the oldest request: the head of its response was received, or it has failed.</summary>
     internal void Answered(long now, int status, int minorVersion, string? error)
     {
         (long since, string method, Activity? activity) = _waiting[_first];

@@ -3,13 +3,14 @@ using System.Threading.Tasks.Sources;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// One request of a pool on one connection, and the wait for its answer. Whoever claims it completes it: the session with the head, or who
-/// cancels, or the end of the connection. What is sent behind the head is written on the thread pool; all else happens on the session's loop.
+/// One request of a pool on one connection, and the wait for its response. The claim decides the completion: by the
+/// session with the head, by a cancellation, or by the end of the connection. A body sent after the head is written on
+/// the thread pool; everything else happens on the session's loop.
 /// </summary>
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and who writes may look at its token after the end.")]
 internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 {
-    // Leaves with the head, as one message.
+    // A body up to this size is sent with the head as one message.
     private const int SmallBody = 64 * 1024;
 
     private readonly HttpPool _pool;
@@ -38,38 +39,39 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 
     internal string? Cookies { get; }
 
-    /// <summary>Fields that say what the request is a part of, with their line ends.</summary>
+    /// <summary>Trace context fields, with their line ends.</summary>
     internal byte[]? Trace { get; }
 
-    /// <summary>Its first byte may have left. Before, it can be sent again whatever it is.</summary>
+    /// <summary>Whether a byte may have been sent. Before, any request can be sent again.</summary>
     internal bool WasSent { get; set; }
 
-    /// <summary>Something of an answer has come.</summary>
+    /// <summary>Whether any byte of a response was received.</summary>
     internal bool WasAnswered { get; set; }
 
-    /// <summary>When the connection took it, and when the first byte of its answer came, on the clock of <see cref="System.Diagnostics.Stopwatch"/>. On the loop.</summary>
+    /// <summary>Times of the start of sending and of the first response byte, on the clock of
+    /// <see cref="System.Diagnostics.Stopwatch"/>. On the loop.</summary>
     internal long SentAt { get; set; }
 
     internal long AnsweredAt { get; set; }
 
-    /// <summary>Somebody has completed it, or is about to.</summary>
+    /// <summary>Whether the exchange is completed, or about to be.</summary>
     internal bool IsClaimed => Volatile.Read(ref _isClaimed) != 0;
 
-    /// <summary>The body leaves with the head.</summary>
+    /// <summary>Whether the body is sent with the head.</summary>
     internal bool IsSmall => Request.Write is null && Request.Body.Length <= SmallBody && (!Request.ExpectContinue || Request.Body.IsEmpty);
 
-    /// <summary>The last byte of the request was given to the session, or is just being given.</summary>
+    /// <summary>Whether the last byte of the request was passed to the session, or is being passed.</summary>
     internal bool IsAllGiven => _isAllGiven;
 
-    /// <summary>The request is over: nobody writes any more. On the loop.</summary>
+    /// <summary>Whether the body of the request is written completely. On the loop.</summary>
     internal bool IsPumped { get; set; }
 
-    /// <summary>The response whose body is being read, when there is one. On the loop.</summary>
+    /// <summary>Response body that is being read, or null. On the loop.</summary>
     internal HttpClientBody? Body { get; set; }
 
     // ------------------------------------------------------------------ the wait
 
-    /// <summary>Sends it, and completes with the head of the answer.</summary>
+    /// <summary>Sends the request, and completes with the head of the response.</summary>
     internal ValueTask<HttpClientResponse> SendAsync()
     {
         bool isPosted;
@@ -83,10 +85,10 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 
     internal bool TryClaim() => Interlocked.Exchange(ref _isClaimed, 1) == 0;
 
-    /// <summary>The head has come. By who has claimed it.</summary>
+    /// <summary>Completes with the response. Called by the holder of the claim.</summary>
     internal void Complete(HttpClientResponse response) => _source.SetResult(response);
 
-    /// <summary>There is no answer. Any thread.</summary>
+    /// <summary>Fails the exchange unless it is claimed. Any thread.</summary>
     internal bool TryFail(Exception failure)
     {
         if (!TryClaim()) return false;
@@ -113,7 +115,7 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 
     // ------------------------------------------------------------------ the body of the request
 
-    /// <summary>The head is queued: the body goes behind it, written on the thread pool. On the loop.</summary>
+    /// <summary>Starts to write the body on the thread pool, after the head was queued. On the loop.</summary>
     internal void StartPump()
     {
         _pumpStop = new CancellationTokenSource();
@@ -122,18 +124,19 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
         _ = Task.Run(PumpAsync);
     }
 
-    /// <summary>The server wants the body, or has answered without it. On the loop.</summary>
+    /// <summary>Reports whether the server wants the body, or has responded without it. On the loop.</summary>
     internal void Continue(bool isWanted) => _continue?.TrySetResult(isWanted);
 
-    /// <summary>Nobody wants the rest of the body. On the loop.</summary>
+    /// <summary>Stops the body, because its rest is not needed. On the loop.</summary>
     internal void StopPump() => _pumpStop?.Cancel();
 
-    /// <summary>The last byte is about to be given: from here on the answer can be whole.</summary>
+    /// <summary>Called before the last byte is passed to the session: from here on the response can be
+    /// complete.</summary>
     internal void GivesLast() => _isAllGiven = true;
 
     /// <summary>
-    /// The connection takes no more of the request. An answer may have come before that (RFC 9112, 9.6), and is still read: it, or the end of the
-    /// connection, completes the exchange.
+    /// Called when the connection accepts no more of the request. A response may have been sent before (RFC 9112, 9.6)
+    /// and is still read. It, or the end of the connection, completes the exchange.
     /// </summary>
     internal void EndSend() => _sendEnded = true;
 
@@ -157,7 +160,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
         }
         catch (Exception e)
         {
-            // When nobody wants it any more, whatever it says is a consequence of that; the end of the connection tells for itself.
+            // After a cancellation, or the end of the connection, the exception is only a consequence and is not
+            // reported.
             if (stop.IsCancellationRequested || _sendEnded || !Session.IsConnected) return;
             HttpClientException failure = new(HttpClientFailure.RequestBody, $"The body of {Request} was not sent: {e.Message}", e);
             if (!TryFail(failure)) Body?.Fail(failure);
@@ -176,7 +180,7 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
         }
         catch (TimeoutException)
         {
-            return true; // servers that do not know it never say so
+            return true; // servers without support for Expect never send 100
         }
     }
 }

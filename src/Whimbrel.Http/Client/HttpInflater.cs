@@ -3,8 +3,9 @@ using Whimbrel.Http.Compression;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A body without its content coding. What comes out is counted inside the loop that inflates, whatever the coding: against the limit of bodies,
-/// and, above its first MiB, against what went in. It ends where the body ends, so that a body that was cut is reported also when its coding was whole.
+/// Body without its content coding. The output is counted inside the loop that inflates, for all codings: against the
+/// body limit and, beyond its first MiB, against the input. The end is that of the body, so a truncated body is
+/// reported even if its coding was complete.
 /// </summary>
 internal sealed class HttpInflater : OneWayStream
 {
@@ -17,16 +18,16 @@ internal sealed class HttpInflater : OneWayStream
     private readonly byte[] _input;
     private readonly bool _isFramed;
     private BodyDecoder? _decoder;
-    private int _start; // of what the decoder has not taken
+    private int _start; // of bytes not consumed by the decoder
     private int _end;
     private long _total;
 
-    /// <summary>Makes one.</summary>
-    /// <param name="body">The body as it was sent.</param>
-    /// <param name="length">Number of its bytes; -1 when it is not known.</param>
-    /// <param name="isFramed">The body has an end of its own, so that an empty one is whole.</param>
+    /// <summary>Creates a decoder of one body.</summary>
+    /// <param name="body">Body as received.</param>
+    /// <param name="length">Its length in bytes; -1 if unknown.</param>
+    /// <param name="isFramed">Whether the body has an end of its own, so that an empty one is complete.</param>
     /// <param name="coding">Name of the coding, from <see cref="CodingOf"/>.</param>
-    /// <param name="options">The limits.</param>
+    /// <param name="options">Limits.</param>
     internal HttpInflater(HttpClientBody body, long length, bool isFramed, string coding, HttpClientOptions options)
         : base(isRead: true)
     {
@@ -39,7 +40,7 @@ internal sealed class HttpInflater : OneWayStream
 
     public override bool CanRead => _body.CanRead;
 
-    /// <summary>The coding it can take away, or null.</summary>
+    /// <summary>Returns the supported coding, or null.</summary>
     internal static string? CodingOf(ReadOnlySpan<byte> contentEncoding)
     {
         foreach (string coding in (ReadOnlySpan<string>)["gzip", "br", "deflate", "x-gzip"])
@@ -81,7 +82,7 @@ internal sealed class HttpInflater : OneWayStream
 
     private int Decode(Span<byte> into)
     {
-        if (_decoder is null) return 0; // no byte has come
+        if (_decoder is null) return 0; // no byte was received
         try
         {
             int count = _decoder.Decode(_input.AsSpan(_start.._end), into, out int taken);
@@ -94,7 +95,7 @@ internal sealed class HttpInflater : OneWayStream
         }
     }
 
-    /// <summary>More of the body has come. True: nothing has, because it is whole.</summary>
+    /// <summary>Takes the next input. Returns true at the end of a complete body.</summary>
     private bool Take(int count)
     {
         _start = 0;

@@ -2,7 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Http;
 
-/// <summary>Scheme, host and port, and a pool's connections to it. All but the dialler under the pool's gate.</summary>
+/// <summary>Scheme, host and port, and a pool's connections to it. The pool's gate guards all members except the
+/// dialler and OpenBodies.</summary>
 internal sealed class HttpOrigin
 {
     private int _openBodies;
@@ -22,21 +23,22 @@ internal sealed class HttpOrigin
     /// <summary>Host and port, for messages.</summary>
     internal string Text { get; }
 
-    /// <summary>Connections without a request, the one used last on top.</summary>
+    /// <summary>Idle connections, the most recently used on top.</summary>
     internal List<PooledSession> Idle { get; } = [];
 
-    /// <summary>Those who wait for a connection, or for the right to dial: null.</summary>
+    /// <summary>Requests that wait for a connection, or, with null, for the right to connect.</summary>
     internal LinkedList<TaskCompletionSource<PooledSession?>> Waiters { get; } = [];
 
-    /// <summary>Connections, and dials under way.</summary>
+    /// <summary>Number of connections, including connect attempts.</summary>
     internal int Connections { get; set; }
 
-    /// <summary>Connections with a response whose body is not read to its end, nor disposed. Any thread.</summary>
+    /// <summary>Number of connections with a response that is neither read to its end nor disposed. Any
+    /// thread.</summary>
     internal int OpenBodies => Volatile.Read(ref _openBodies);
 
     internal void CountOpenBody(bool isNew) => Interlocked.Add(ref _openBodies, isNew ? 1 : -1);
 
-    /// <summary>Why a request has no connection, and what to do.</summary>
+    /// <summary>Reason why a request has no connection, and what to do.</summary>
     internal string BusyText
     {
         get

@@ -2,20 +2,21 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http;
 
-// Who gets which connection. One gate for all origins: it is held for a few steps each time, and nothing is awaited under it.
+// Assignment of connections to requests. One gate for all origins: it is held for a few steps each time, without an
+// await.
 public sealed partial class HttpPool
 {
-    private const int MostEmptyOrigins = 256; // their dialler, with what TLS has prepared, is kept for the next time
+    private const int MostEmptyOrigins = 256; // their diallers, with cached TLS state, are kept for later requests
     private const int MostRepeats = 3;
 
     private readonly Lock _gate = new();
     private readonly Dictionary<string, HttpOrigin> _origins = [];
     private Uri? _lastUri;
-    private HttpOrigin? _lastOrigin; // its
+    private HttpOrigin? _lastOrigin; // of _lastUri
     private int _idle;
     private bool _isDisposed;
 
-    /// <summary>A connection that waits, or a new one, or the next that becomes free.</summary>
+    /// <summary>Rents an idle connection, a new one, or the next one that becomes free.</summary>
     private ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustDial, CancellationToken stop)
     {
         LinkedListNode<TaskCompletionSource<PooledSession?>>? waiter = null;
@@ -45,7 +46,7 @@ public sealed partial class HttpPool
         return await DialAsync(origin, stop).ConfigureAwait(false);
     }
 
-    /// <summary>A new connection, by who has the right to it.</summary>
+    /// <summary>Opens a connection for a request that has reserved it.</summary>
     private async ValueTask<(PooledSession Session, bool IsReused)> DialAsync(HttpOrigin origin, CancellationToken stop)
     {
         Interlocked.Increment(ref _dials);
@@ -72,7 +73,7 @@ public sealed partial class HttpPool
         }
         catch (Exception e) when (e is OperationCanceledException or TimeoutException)
         {
-            // What was given in the same moment is not lost. After this nothing is given.
+            // A connection given in the same moment is not lost. After this none is given.
             if (!waiter.Value.TrySetCanceled(CancellationToken.None)) return await waiter.Value.Task.ConfigureAwait(false);
             string busy;
             lock (_gate)
@@ -107,11 +108,11 @@ public sealed partial class HttpPool
         {
             if (!origin.IsEmpty) continue;
             _origins.Remove(key);
-            _ = origin.Dialler.DisposeAsync().AsTask(); // has nothing to wait for
+            _ = origin.Dialler.DisposeAsync().AsTask(); // completes without a wait
         }
     }
 
-    /// <summary>A request is over, and its connection can serve another. On its loop.</summary>
+    /// <summary>Takes back a connection after its request, to serve another. On its loop.</summary>
     internal void Return(PooledSession session)
     {
         lock (_gate)
@@ -133,7 +134,7 @@ public sealed partial class HttpPool
         session.Retire();
     }
 
-    /// <summary>Gives a connection, or the right to dial, to the first who still waits.</summary>
+    /// <summary>Gives a connection, or the right to connect, to the first request that still waits.</summary>
     private static bool TryGive(HttpOrigin origin, PooledSession? session)
     {
         while (origin.Waiters.First is { } waiter)
@@ -145,7 +146,7 @@ public sealed partial class HttpPool
         return false;
     }
 
-    /// <summary>It does not lie in the pool any more. False: somebody has taken it before.</summary>
+    /// <summary>Removes an idle connection from the pool. Returns false if it is not there any more.</summary>
     internal bool MayDrop(PooledSession session)
     {
         lock (_gate)
@@ -171,12 +172,12 @@ public sealed partial class HttpPool
         {
             if (slot.IsFree) return;
             slot.IsFree = true;
-            // The right goes on to whoever waits.
+            // A waiting request gets the right to connect.
             if (!TryGive(origin, null)) origin.Connections--;
         }
     }
 
-    /// <summary>What it has done, and has now. Any thread.</summary>
+    /// <summary>Returns the counters and current numbers. Any thread.</summary>
     public HttpPoolCounters ReadCounters()
     {
         int connections = 0, waiting = 0;
@@ -192,8 +193,10 @@ public sealed partial class HttpPool
         }
     }
 
-    /// <summary>Closes its connections and ends what waits, both with category <see cref="HttpClientFailure.Closed"/> for requests under way. Completes when all have ended.</summary>
-    /// <exception cref="NetworkException">(To who awaits.) With category Timeout: somebody's callback holds a loop up.</exception>
+    /// <summary>Closes all connections. Pending and waiting requests fail with <see cref="HttpClientFailure.Closed"/>.
+    /// Completes when all connections have ended.</summary>
+    /// <exception cref="NetworkException">Thrown when awaited, with category Timeout, if a callback blocks a
+    /// loop.</exception>
     public async ValueTask DisposeAsync()
     {
         HttpOrigin[] origins;

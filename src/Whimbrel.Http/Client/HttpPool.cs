@@ -4,18 +4,21 @@ using System.Text;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// An awaitable client: sends requests and keeps the connections for the next ones, some for each origin. Follows redirects, takes compression
-/// away and keeps cookies, as its options say. Make one and keep it. All members may be called from any thread.
+/// Awaitable client that sends requests and keeps connections for later ones, several per origin. Its options control
+/// redirects, decompression and cookies. Create one and keep it. Any thread.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Each request completes once: with the head of its answer, with an <see cref="HttpClientException"/> that says which kind of failure it was, or
-/// with <see cref="OperationCanceledException"/>. After that failures of the body are thrown by its reader.</item>
-/// <item>A connection is used again only when the answer is whole, the request has left, and not a byte is unread. Bytes that come without a request end it.</item>
-/// <item>A request is sent twice only when a connection that was kept turns out to have ended: if nothing of it was sent, or if nothing of an answer has come
-/// and the method may be repeated (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) with a body that can be.</item>
-/// <item>A token cancels at any moment, until the head is there; behind it the reads of the body have tokens of their own.</item>
-/// <item>What awaits goes on on the thread pool, also when it has begun on a loop.</item>
+/// <item>Each request completes once: with the head of its response, with an <see cref="HttpClientException"/> that has
+/// the kind of failure, or with <see cref="OperationCanceledException"/>. Later failures of the body are thrown by its
+/// reads.</item>
+/// <item>A connection is reused only if the response is complete, the request was sent, and no byte is unread. Bytes
+/// without a request end it.</item>
+/// <item>A request is sent again, at most three times, only if a reused connection turns out to have ended: if nothing
+/// of the request was sent; or if no byte of a response was received, the method is idempotent (GET, HEAD, OPTIONS,
+/// TRACE, PUT, DELETE), and the body can be repeated.</item>
+/// <item>The token cancels at any time until the head is received; reads of the body have tokens of their own.</item>
+/// <item>Awaits resume on the thread pool, even if the call was made on a loop.</item>
 /// </list>
 /// </remarks>
 public sealed partial class HttpPool : IAsyncDisposable
@@ -26,9 +29,9 @@ public sealed partial class HttpPool : IAsyncDisposable
     private long _repeats;
     private long _redirects;
 
-    /// <summary>Makes a pool; nothing is opened before the first request.</summary>
-    /// <param name="options">Limits and habits; null for the defaults.</param>
-    /// <exception cref="ArgumentException">With all mistakes in the options.</exception>
+    /// <summary>Creates a pool. The first request opens the first connection.</summary>
+    /// <param name="options">Limits and settings; null for the defaults.</param>
+    /// <exception cref="ArgumentException">Options are out of range; the message names all of them.</exception>
     public HttpPool(HttpClientOptions? options = null)
     {
         Options = options ?? new HttpClientOptions();
@@ -36,14 +39,14 @@ public sealed partial class HttpPool : IAsyncDisposable
         HttpMetrics.Prepare();
     }
 
-    /// <summary>The options it was made with.</summary>
+    /// <summary>Options of the pool.</summary>
     public HttpClientOptions Options { get; }
 
-    /// <summary>Sends a request, and completes with the head of the answer.</summary>
-    /// <param name="request">Not to be changed meanwhile.</param>
-    /// <param name="cancellationToken">Gives up, whatever is under way, up to the head.</param>
-    /// <returns>To be disposed.</returns>
-    /// <exception cref="HttpClientException">There is no answer, and why.</exception>
+    /// <summary>Sends a request, and completes with the head of the response.</summary>
+    /// <param name="request">The request; must not change during the call.</param>
+    /// <param name="cancellationToken">Cancels the request until the head is received.</param>
+    /// <returns>The response; must be disposed.</returns>
+    /// <exception cref="HttpClientException">The request has failed.</exception>
     public async ValueTask<HttpClientResponse> SendAsync(HttpClientRequest request, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(request);
@@ -89,18 +92,19 @@ public sealed partial class HttpPool : IAsyncDisposable
         }
     }
 
-    /// <summary>GET, and completes with the head of the answer, whatever its status.</summary>
-    /// <param name="url">Where to.</param>
-    /// <param name="cancellationToken">Gives up, up to the head.</param>
-    /// <returns>To be disposed.</returns>
-    /// <exception cref="HttpClientException">There is no answer, and why.</exception>
+    /// <summary>Sends GET, and completes with the head of the response, whatever its status.</summary>
+    /// <param name="url">URL.</param>
+    /// <param name="cancellationToken">Cancels the request until the head is received.</param>
+    /// <returns>The response; must be disposed.</returns>
+    /// <exception cref="HttpClientException">The request has failed.</exception>
     public ValueTask<HttpClientResponse> GetAsync(string url, CancellationToken cancellationToken = default) => SendAsync(new HttpClientRequest(HttpVerb.Get, url), cancellationToken);
 
-    /// <summary>Sends a request and reads the whole body of the answer, whatever its status.</summary>
-    /// <param name="request">Not to be changed meanwhile.</param>
-    /// <param name="cancellationToken">Gives up, to the last byte.</param>
+    /// <summary>Sends a request and reads the whole body of the response, whatever its status.</summary>
+    /// <param name="request">The request; must not change during the call.</param>
+    /// <param name="cancellationToken">Cancels the request until the last byte.</param>
     /// <returns>Status and body.</returns>
-    /// <exception cref="HttpClientException">There is no whole answer, or it is larger than <see cref="HttpClientOptions.BufferedBodyLimitBytes"/>.</exception>
+    /// <exception cref="HttpClientException">The response is not complete, or exceeds
+    /// <see cref="HttpClientOptions.BufferedBodyLimitBytes"/>.</exception>
     public async ValueTask<(int Status, byte[] Body)> FetchAsync(HttpClientRequest request, CancellationToken cancellationToken = default)
     {
         using HttpClientResponse response = await SendAsync(request, cancellationToken).ConfigureAwait(false);
@@ -195,7 +199,7 @@ public sealed partial class HttpPool : IAsyncDisposable
             }
             catch (System.Net.CookieException)
             {
-                // One that the jar does not take is not kept; the answer is none the worse.
+                // A cookie that the container rejects is ignored; the response is still valid.
             }
         }
     }

@@ -2,10 +2,10 @@ using System.Text;
 
 namespace Whimbrel.Http;
 
-/// <summary>Which request follows from an answer that names another place.</summary>
+/// <summary>Next request after a redirect response.</summary>
 internal static class HttpRedirect
 {
-    /// <summary>Null: the answer is the answer.</summary>
+    /// <summary>Returns the next request; null if the response is to be returned.</summary>
     internal static HttpClientRequest? Next(HttpClientRequest request, HttpClientResponse response)
     {
         if (response.Status is not (301 or 302 or 303 or 307 or 308) || !response.Head.TryGet(HttpField.Location, out ReadOnlySpan<byte> location)) return null;
@@ -35,7 +35,7 @@ internal static class HttpRedirect
         }
         catch (ArgumentException)
         {
-            return null; // a place that cannot be asked for
+            return null; // the location is not a valid request URL
         }
     }
 

@@ -3,13 +3,13 @@ using System.Globalization;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The body of a request as its function writes it: as it is, when its length is known, else in chunks. Small writes gather; the wait for room in
-/// the send queue is the back-pressure. One thread at a time, never the loop's.
+/// Request body written by a function: unframed if its length is known, otherwise in chunks. Small writes are combined.
+/// The wait for room in the send queue is the back-pressure. One thread at a time, never the loop's.
 /// </summary>
 internal sealed class HttpRequestBody(HttpExchange exchange, long length) : OneWayStream(isRead: false)
 {
     private const int GatherBytes = 16 * 1024;
-    private const int LineRoom = 16; // the end of the chunk before, eight digits, the end of the line
+    private const int LineRoom = 16; // end of the previous chunk, eight digits, line end
 
     private readonly byte[] _line = new byte[LineRoom];
     private byte[]? _gathered;
@@ -48,7 +48,7 @@ internal sealed class HttpRequestBody(HttpExchange exchange, long length) : OneW
 
     public override Task FlushAsync(CancellationToken cancellationToken) => SendGatheredAsync(cancellationToken).AsTask();
 
-    /// <summary>Nothing more is written.</summary>
+    /// <summary>Sends the rest, and ends the body.</summary>
     internal async ValueTask EndAsync(CancellationToken stop)
     {
         if (length >= 0 && _written != length) throw new InvalidOperationException($"The body has {_written} bytes, and {length} were said.");

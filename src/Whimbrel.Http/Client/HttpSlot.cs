@@ -1,10 +1,11 @@
 namespace Whimbrel.Http;
 
-/// <summary>The right to one connection to an origin: taken before the dial, given back once, when the connection has ended or there is none. Under the pool's gate.</summary>
+/// <summary>Reservation of one connection to an origin: taken before the connect attempt, released once, when the
+/// connection has ended or the attempt has failed. Under the pool's gate.</summary>
 internal sealed class HttpSlot
 {
     internal bool IsFree { get; set; }
 
-    /// <summary>When the dial began, on the clock of <see cref="System.Diagnostics.Stopwatch"/>.</summary>
+    /// <summary>Start of the connect attempt, on the clock of <see cref="System.Diagnostics.Stopwatch"/>.</summary>
     internal long DialledAt { get; set; }
 }

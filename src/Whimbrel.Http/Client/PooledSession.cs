@@ -5,23 +5,25 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A connection of an <see cref="HttpPool"/>: one request at a time, its answer read on the loop, its body offered to whoever reads it. Goes back to
-/// the pool when the answer is whole, the request has left, and nothing is unread; else it is closed.
+/// Connection of an <see cref="HttpPool"/>: one request at a time; the loop reads the response and offers its body to
+/// the reader. It returns to the pool when the response is complete, the request was sent, and no byte is unread;
+/// otherwise it is closed.
 /// </summary>
 internal sealed class PooledSession : Session
 {
-    // What comes with the head is copied, so that the connection of a small answer is free before anybody has read it.
+    // Bytes received with the head are copied, so that the connection of a small response is free before the response
+    // is read.
     private const int PrefixBytes = 64 * 1024;
     private const int SmallHead = 1024;
 
     private readonly HttpPool _pool;
     private readonly HttpAnswerReader _reader;
     private HttpExchange? _exchange;
-    private HttpExchange? _joining; // its answer is whole, and its last bytes are just leaving
+    private HttpExchange? _joining; // its response is complete, and its last bytes are being sent
     private HttpResponseHead? _response;
     private long _connectedMs;
     private long _handshakeAt;
-    private long _readyAt; // 0 when its dial has been told with an answer
+    private long _readyAt; // 0 after its connect time was reported with a response
 
     internal PooledSession(HttpPool pool, HttpOrigin origin, HttpSlot slot)
     {
@@ -33,16 +35,16 @@ internal sealed class PooledSession : Session
 
     private enum Phase
     {
-        /// <summary>No request: whatever comes ends the connection.</summary>
+        /// <summary>No request: any received byte ends the connection.</summary>
         Idle,
 
-        /// <summary>The head of an answer.</summary>
+        /// <summary>Head of a response.</summary>
         Head,
 
-        /// <summary>A body that somebody reads as a stream.</summary>
+        /// <summary>Body that is read as a stream.</summary>
         Body,
 
-        /// <summary>It serves no further request.</summary>
+        /// <summary>No more requests are served.</summary>
         Over,
     }
 
@@ -50,12 +52,12 @@ internal sealed class PooledSession : Session
 
     internal HttpSlot Slot { get; }
 
-    /// <summary>It lies in the pool. Under the pool's gate.</summary>
+    /// <summary>Whether it is in the pool. Under the pool's gate.</summary>
     internal bool IsIdle { get; set; }
 
     internal string Peer => Origin.Text;
 
-    /// <summary>What comes next. On the loop.</summary>
+    /// <summary>Current phase. On the loop.</summary>
     private Phase Now
     {
         get;
@@ -74,7 +76,7 @@ internal sealed class PooledSession : Session
     {
         if (exchange.IsClaimed)
         {
-            // Given up before a byte of it was sent.
+            // Cancelled before a byte of it was sent.
             if (Now == Phase.Idle && IsConnected) _pool.Return(this);
             return;
         }
@@ -115,12 +117,12 @@ internal sealed class PooledSession : Session
         }
         else
         {
-            EndPhase(); // the server's time begins behind the body
+            EndPhase(); // the head timeout begins after the body
             exchange.StartPump();
         }
     }
 
-    /// <summary>The body of the request has left.</summary>
+    /// <summary>Called when the body of the request was sent.</summary>
     internal void Pumped(HttpExchange exchange)
     {
         exchange.IsPumped = true;
@@ -130,13 +132,13 @@ internal sealed class PooledSession : Session
         if (Now == Phase.Idle) _pool.Return(this);
     }
 
-    /// <summary>Nobody wants the answer any more, or the request cannot be finished.</summary>
+    /// <summary>Called when the response is not wanted any more, or the request cannot be completed.</summary>
     internal void GiveUp(HttpExchange exchange)
     {
         if (_exchange == exchange || _joining == exchange) Finish(isAbort: true);
     }
 
-    /// <summary>Nobody waits for this body any longer.</summary>
+    /// <summary>Called when the body is not wanted any more.</summary>
     internal void GiveUp(HttpClientBody body)
     {
         if (_exchange?.Body == body) Fail(body.Failure ?? HttpClientException.OfEnd(new CloseReason(CloseCause.LocalAbort), isInBody: true, Peer));
@@ -166,7 +168,7 @@ internal sealed class PooledSession : Session
                     if (!ReadBody(unread, ref taken)) return taken;
                     break;
                 default:
-                    // Nobody asked for it: whoever gets the connection next would take it for its answer.
+                    // Bytes without a request: the next request would take them for its response.
                     if (taken == unread.Length || Now == Phase.Over) return unread.Length;
                     _pool.MayDrop(this);
                     Finish(isAbort: true);
@@ -208,7 +210,7 @@ internal sealed class PooledSession : Session
         }
     }
 
-    /// <summary>The exchange is claimed: its answer is given here.</summary>
+    /// <summary>Completes the claimed exchange with its response.</summary>
     private bool TakeHead(HttpExchange exchange, ReadOnlySpan<byte> unread, ref int taken)
     {
         HttpReader head = _reader.Head.Reader;
@@ -249,7 +251,7 @@ internal sealed class PooledSession : Session
             BeginPhase(_pool.Options.BodyPhase);
         }
 
-        // Behind the way back to the pool: who asks again at once finds this connection.
+        // After the return to the pool, so that the caller's next request finds this connection.
         exchange.Complete(response);
         return true;
     }
@@ -264,7 +266,8 @@ internal sealed class PooledSession : Session
         return times;
     }
 
-    /// <summary>Offers the reader what it wants, and leaves the rest unread. False: that is all for now.</summary>
+    /// <summary>Offers the wanted bytes to the reader, and leaves the rest unread. Returns false when the reader wants
+    /// no more for now.</summary>
     private bool ReadBody(ReadOnlySpan<byte> unread, ref int taken)
     {
         HttpBodyReader mark = _reader.Mark();
@@ -304,7 +307,7 @@ internal sealed class PooledSession : Session
         _exchange = null;
         _response = null;
         exchange.Body = null;
-        // Bytes that nobody asked for; or an answer to a request that was not heard to its end.
+        // Bytes without a request, or a response to a request that was not sent completely.
         bool isBroken = hasMore || (!exchange.IsPumped && !exchange.IsAllGiven);
         if (isBroken || !_reader.IsReusable || exchange.Request.CloseAfter)
         {
@@ -318,14 +321,14 @@ internal sealed class PooledSession : Session
         EndPhase();
         if (exchange.IsPumped) _pool.Return(this);
         else _joining = exchange;
-        // Behind the way back to the pool: who has read to the end and asks again finds this connection.
+        // After the return to the pool, so that the caller's next request finds this connection.
         if (isStreamed) EndBody();
     }
 
-    /// <summary>It lies in the pool now.</summary>
+    /// <summary>Called when it is in the pool.</summary>
     internal void Rest() => BeginPhase(_pool.Options.IdlePhase);
 
-    /// <summary>The pool does not want it any more.</summary>
+    /// <summary>Called when the pool does not keep it.</summary>
     internal void Retire() => Finish(isAbort: false);
 
     // ------------------------------------------------------------------ the end

@@ -8,20 +8,22 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// .NET's own <see cref="HttpClient"/>, and all that is built on it, on our connections: <c>new HttpClient(new WhimbrelHttpHandler())</c>. Speaks HTTP/1.1;
-/// other versions are lowered to it or refused, as the request's <see cref="HttpRequestMessage.VersionPolicy"/> says. Failures are those that
-/// SocketsHttpHandler has, with an <see cref="HttpClientException"/> inside.
+/// Handler for .NET's own <see cref="HttpClient"/> on Whimbrel connections: <c>new HttpClient(new
+/// WhimbrelHttpHandler())</c>. It supports HTTP/1.1; other versions are lowered to it or rejected by the request's
+/// <see cref="HttpRequestMessage.VersionPolicy"/>. Failures are those of SocketsHttpHandler, with an inner
+/// <see cref="HttpClientException"/>.
 /// </summary>
 public sealed class WhimbrelHttpHandler : HttpMessageHandler
 {
     private const int SmallContent = 64 * 1024;
 
-    /// <summary>Makes a handler with a pool of its own.</summary>
-    /// <param name="options">Redirects, cookies, decompression, connections, times; null for the defaults. They are those of <see cref="HttpPool"/>, not of SocketsHttpHandler.</param>
-    /// <exception cref="ArgumentException">With all mistakes in the options.</exception>
+    /// <summary>Creates a handler with its own pool.</summary>
+    /// <param name="options">Redirects, cookies, decompression, connections, timeouts; null for the defaults. The
+    /// defaults are those of <see cref="HttpPool"/>, not of SocketsHttpHandler.</param>
+    /// <exception cref="ArgumentException">Options are out of range; the message names all of them.</exception>
     public WhimbrelHttpHandler(HttpClientOptions? options = null) => Pool = new HttpPool(options);
 
-    /// <summary>What it sends with. Ends with the handler.</summary>
+    /// <summary>Pool of the handler; disposed with it.</summary>
     public HttpPool Pool { get; }
 
     /// <inheritdoc/>
@@ -88,7 +90,7 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
     {
         foreach ((string name, HeaderStringValues values) in headers)
         {
-            // What the request's properties say, and what follows from its body.
+            // Properties of the request, and its body, determine these fields.
             if (Is(name, "Connection") || Is(name, "Expect") || Is(name, "Transfer-Encoding") || Is(name, "Content-Length")) continue;
             ours.Add(name, values.ToString().Trim(' '));
         }
@@ -99,7 +101,7 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
         long? length = isChunked ? null : content.Headers.ContentLength;
         if (length <= SmallContent && content is ByteArrayContent) ours.SetBody(await content.ReadAsByteArrayAsync(cancellationToken).ConfigureAwait(false));
         else ours.SetBody((to, stop) => content.CopyToAsync(to, stop), null, length ?? -1);
-        // Those that cannot be written twice say so when they are asked.
+        // Content that cannot be written twice throws on the second write.
         ours.CanWriteAgain = true;
     }
 
@@ -113,17 +115,17 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             Version = head.MinorVersion == 1 ? HttpVersion.Version11 : HttpVersion.Version10,
             RequestMessage = request,
         };
-        if (head.Status != 200 || !head.Reason.SequenceEqual("OK"u8)) response.ReasonPhrase = Encoding.Latin1.GetString(head.Reason); // .NET knows that one
+        if (head.Status != 200 || !head.Reason.SequenceEqual("OK"u8)) response.ReasonPhrase = Encoding.Latin1.GetString(head.Reason); // .NET has it
         response.Content = new StreamContent(new Body(ours, response));
         for (int i = 0; i < head.FieldCount; i++)
         {
             string name = KnownFields.TextOf(head.Head.Reader[i].Field, head.NameAt(i));
-            // Of a body that is another now.
+            // These fields describe the compressed body.
             if (ours.IsDecompressed && (Is(name, "Content-Encoding") || Is(name, "Content-Length"))) continue;
             string value = Encoding.Latin1.GetString(head.ValueAt(i));
             if (head.Head.Reader[i].Field == HttpField.ContentLength)
             {
-                // Sent several times it is one number all the same.
+                // A repeated Content-Length has one number.
                 if (i != head.Head.Reader.IndexOf(HttpField.ContentLength)) continue;
                 if (value.Contains(',', StringComparison.Ordinal)) value = head.Head.Reader.ContentLength.ToString(CultureInfo.InvariantCulture);
             }
@@ -164,7 +166,8 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
 
     private static bool Is(string name, string other) => name.Equals(other, StringComparison.OrdinalIgnoreCase);
 
-    /// <summary>The body, which gives the response its trailers at its end, and fails in .NET's words.</summary>
+    /// <summary>Body stream that sets the trailers of the response at its end, and throws the exceptions of
+    /// .NET.</summary>
     private sealed class Body(HttpClientResponse ours, HttpResponseMessage response) : OneWayStream(isRead: true)
     {
         private bool _isOver;

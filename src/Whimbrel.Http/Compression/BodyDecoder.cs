@@ -5,14 +5,15 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http.Compression;
 
 /// <summary>
-/// Takes a content coding from one body, and knows whether the end of the coding has come: with gzip and zlib that is the end of the trailer, whose
-/// checksum was compared. The streams of .NET do not report it. Its memory is outside of the collector's: dispose it. It may be disposed
-/// while another thread decodes, because both take the gate. Safe because the state is freed once, under the gate, and buffers are pinned for the call.
+/// Decodes the content coding of one body, and detects the end of the coding: with gzip and zlib the trailer. Its
+/// checksum is compared. .NET's streams do not report it. Its memory is unmanaged: dispose it. Another thread may
+/// decode during Dispose, because both take the gate. Safe because the state is freed once, under the gate, and buffers
+/// are pinned for the call.
 /// </summary>
 internal sealed unsafe class BodyDecoder : IDisposable
 {
     private const int ZlibWindowBits = 15;
-    private const int GzipWindowBits = ZlibWindowBits + 16; // 16 says gzip
+    private const int GzipWindowBits = ZlibWindowBits + 16; // 16 selects gzip
     private const int BareWindowBits = -ZlibWindowBits; // negative: without head and trailer
     private const byte FirstOfGzip = 0x1F;
 
@@ -20,13 +21,14 @@ internal sealed unsafe class BodyDecoder : IDisposable
     private readonly int _windowBits;
     private BrotliDecoder _brotli;
     private Zlib.Stream* _zlib;
-    private bool _isOver; // what follows is not of the coding
+    private bool _isOver; // later bytes do not belong to the coding
     private bool _isDisposed;
 
-    /// <summary>Makes one.</summary>
+    /// <summary>Creates a decoder.</summary>
     /// <param name="coding"><c>br</c>, <c>deflate</c>, <c>gzip</c> or <c>x-gzip</c>.</param>
-    /// <param name="first">First byte of the body. What is called deflate is mostly zlib, whose first byte ends in 8, and sometimes bare.</param>
-    /// <exception cref="InsufficientMemoryException">zlib got none.</exception>
+    /// <param name="first">First byte of the body. A body named deflate is usually zlib (low bits of the first byte:
+    /// 8), and sometimes raw.</param>
+    /// <exception cref="InsufficientMemoryException">zlib could not allocate memory.</exception>
     internal BodyDecoder(string coding, byte first)
     {
         if (coding == "br") return;
@@ -39,14 +41,14 @@ internal sealed unsafe class BodyDecoder : IDisposable
 
     ~BodyDecoder() => Free();
 
-    /// <summary>The body may end here: the coding has, and nothing follows that belongs to it.</summary>
+    /// <summary>Whether the body may end here: the coding has ended, and no further bytes of it follow.</summary>
     internal bool IsWhole { get; private set; }
 
-    /// <summary>Decodes until the source is taken or the room is full.</summary>
-    /// <param name="source">The next bytes of the body.</param>
-    /// <param name="room">Receives what they stand for. Not empty.</param>
-    /// <param name="taken">Number of bytes of the source that are done.</param>
-    /// <returns>Number of bytes written. 0: it needs more of the body.</returns>
+    /// <summary>Decodes until the source is consumed or the room is full.</summary>
+    /// <param name="source">Next bytes of the body.</param>
+    /// <param name="room">Buffer for the decoded bytes. Not empty.</param>
+    /// <param name="taken">Number of source bytes consumed.</param>
+    /// <returns>Number of bytes written; 0 if more of the body is needed.</returns>
     /// <exception cref="InvalidDataException">The bytes are not of the coding, or a checksum is wrong.</exception>
     internal int Decode(ReadOnlySpan<byte> source, Span<byte> room, out int taken)
     {
@@ -69,7 +71,7 @@ internal sealed unsafe class BodyDecoder : IDisposable
 
     private int DecodeZlib(ReadOnlySpan<byte> source, Span<byte> room, out int taken)
     {
-        byte none = 0; // zlib wants an address also for nothing
+        byte none = 0; // zlib needs an address also for an empty buffer
         fixed (byte* from = source, to = room)
         {
             _zlib->NextIn = from == null ? &none : from;
@@ -80,7 +82,7 @@ internal sealed unsafe class BodyDecoder : IDisposable
             {
                 int result = Zlib.Inflate(_zlib, Zlib.NoFlush);
                 if (result == Zlib.StreamEnd) IsWhole = true;
-                else if (result == Zlib.BufferError) break; // it needs more of the body
+                else if (result == Zlib.BufferError) break; // needs more of the body
                 else if (result != Zlib.Ok) throw Malformed();
             }
 
@@ -89,7 +91,7 @@ internal sealed unsafe class BodyDecoder : IDisposable
         }
     }
 
-    /// <summary>Another gzip member may follow the last one. False: no byte of one is there.</summary>
+    /// <summary>Begins another gzip member after the last one. Returns false if there is none.</summary>
     private bool TryBeginMember()
     {
         if (!IsWhole) return true;

@@ -7,14 +7,14 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http.Compression;
 
 /// <summary>
-/// Compresses one body as it is written, into the caller's memory. What it keeps is outside of the collector's memory: dispose it; one that is
-/// forgotten, because its answer was, gives it back when it is collected. Not for two threads at once. Safe because the state is freed once, and
-/// buffers are pinned for the call.
+/// Compresses one body as it is written, into the caller's memory. Its memory is unmanaged: dispose it; the finalizer
+/// frees that of an abandoned one. Not for two threads at once. Safe because the state is freed once, and buffers are
+/// pinned for the call.
 /// </summary>
 internal sealed unsafe class BodyEncoder : IDisposable
 {
-    private const int WindowBits = 18; // of brotli: 256 KiB, so that an answer in pieces costs about 1 MiB and not ten
-    private const int GzipWindowBits = 15 + 16; // 16 says gzip
+    private const int WindowBits = 18; // of brotli: 256 KiB, so that a response in pieces needs about 1 MiB and not ten
+    private const int GzipWindowBits = 15 + 16; // 16 selects gzip
     private const int GzipMemoryLevel = 8;
 
     private readonly HttpCompression? _counted;
@@ -31,9 +31,10 @@ internal sealed unsafe class BodyEncoder : IDisposable
 
     ~BodyEncoder() => Free();
 
-    /// <summary>One for an answer in pieces; null when as many as may are at work, or there is no memory.</summary>
+    /// <summary>Creates an encoder for a response in pieces; null at the limit of encoders, or without
+    /// memory.</summary>
     /// <param name="coding">Gzip or brotli.</param>
-    /// <param name="options">Its levels, and where it is counted.</param>
+    /// <param name="options">Levels, and counter of encoders.</param>
     internal static BodyEncoder? TryMake(HttpCoding coding, HttpCompression options)
     {
         if (!options.TryEnter()) return null;
@@ -43,7 +44,8 @@ internal sealed unsafe class BodyEncoder : IDisposable
         return null;
     }
 
-    /// <summary>Compresses a whole body. 0: there is not enough room, which <see cref="RoomFor"/> is, or no memory.</summary>
+    /// <summary>Compresses a whole body. Returns 0 if the room is too small (<see cref="RoomFor"/> is enough), or
+    /// without memory.</summary>
     internal static int Encode(HttpCoding coding, HttpCompression options, ReadOnlySpan<byte> body, Span<byte> room)
     {
         int written;
@@ -66,15 +68,16 @@ internal sealed unsafe class BodyEncoder : IDisposable
         return false;
     }
 
-    /// <summary>What the compressed form of a body has at most: one that does not get smaller gets a little larger.</summary>
+    /// <summary>Returns the largest compressed size of a body: an incompressible one gets slightly larger.</summary>
     internal static int RoomFor(int length) => length + length / 8 + 128;
 
-    /// <summary>Goes on. True: the step is done; false: there was no room for all of it, so come again with the rest and the same step.</summary>
-    /// <param name="source">What is to be compressed.</param>
-    /// <param name="room">Where it goes.</param>
-    /// <param name="step">What is to be done when it has been taken.</param>
-    /// <param name="taken">How much of the source was taken.</param>
-    /// <param name="written">How much was written.</param>
+    /// <summary>Compresses. Returns true if the step is complete, false if the room was full: call again with the rest
+    /// and the same step.</summary>
+    /// <param name="source">Bytes to compress.</param>
+    /// <param name="room">Buffer for the compressed bytes.</param>
+    /// <param name="step">Action after all bytes are consumed.</param>
+    /// <param name="taken">Number of source bytes consumed.</param>
+    /// <param name="written">Number of bytes written.</param>
     internal bool Encode(ReadOnlySpan<byte> source, Span<byte> room, EncoderStep step, out int taken, out int written)
     {
         ObjectDisposedException.ThrowIf(_isDisposed, this);
@@ -96,7 +99,7 @@ internal sealed unsafe class BodyEncoder : IDisposable
         int result;
         fixed (byte* from = source, to = room)
         {
-            byte none = 0; // zlib wants an address also for nothing
+            byte none = 0; // zlib needs an address also for an empty buffer
             _zlib->NextIn = from == null ? &none : from;
             _zlib->AvailableIn = (uint)source.Length;
             _zlib->NextOut = to == null ? &none : to;
@@ -110,7 +113,7 @@ internal sealed unsafe class BodyEncoder : IDisposable
         return step switch
         {
             EncoderStep.Take => taken == source.Length,
-            EncoderStep.Flush => taken == source.Length && written < room.Length, // with room left nothing is held back
+            EncoderStep.Flush => taken == source.Length && written < room.Length, // with room left, all is written
             _ => result == Zlib.StreamEnd,
         };
     }

@@ -2,7 +2,8 @@ using System.Text;
 
 namespace Whimbrel.Http.Compression;
 
-/// <summary>Which content types get smaller. What is compressed by its own form (pictures, films, archives, most fonts) does not.</summary>
+/// <summary>Content types that compress well. Types with their own compression (images, videos, archives, most fonts)
+/// do not.</summary>
 internal static class CompressibleTypes
 {
     private static readonly string[] s_others =
@@ -12,7 +13,7 @@ internal static class CompressibleTypes
         "application/x-www-form-urlencoded", "application/vnd.ms-fontobject", "font/ttf", "font/otf", "image/bmp", "image/vnd.microsoft.icon", "image/x-icon",
     ];
 
-    /// <param name="contentType">The value of Content-Type, with its parameters; empty for none.</param>
+    /// <param name="contentType">Value of Content-Type, with its parameters; empty for none.</param>
     internal static bool Has(ReadOnlySpan<byte> contentType)
     {
         int semicolon = contentType.IndexOf((byte)';');

@@ -1,12 +1,12 @@
 namespace Whimbrel.Http.Compression;
 
-/// <summary>What a <see cref="BodyEncoder"/> does with what it has been given.</summary>
+/// <summary>Action of a <see cref="BodyEncoder"/> for its input.</summary>
 internal enum EncoderStep
 {
-    /// <summary>Keeps it for as long as that makes the body smaller.</summary>
+    /// <summary>Buffers it as long as that improves the compression.</summary>
     Take,
 
-    /// <summary>Writes it out, so that whoever reads the body so far has all of it.</summary>
+    /// <summary>Writes it out, so that the reader can decode all bytes so far.</summary>
     Flush,
 
     /// <summary>Ends the body.</summary>

@@ -5,17 +5,19 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A cookie for a browser to keep: <see cref="HttpResponse.SetCookie"/>. What no browser would keep, or what would become another cookie or
-/// field, is refused by an exception when it is set.
+/// Cookie for a browser: <see cref="HttpResponse.SetCookie"/>. A cookie that browsers would reject, or that would form
+/// another cookie or field, throws when it is set.
 /// </summary>
 public sealed class HttpCookie
 {
-    private const int MostBytes = 4096;          // of name and value together: browsers drop more
+    private const int MostBytes = 4096;          // of name and value together: browsers reject more
     private const int MostAttributeBytes = 1024; // the same
 
-    /// <summary>A cookie until the browser is closed, for all paths of this host, that scripts do not see.</summary>
-    /// <param name="name">A token. <c>__Secure-</c> and <c>__Host-</c> in front make the browser hold it to what they say.</param>
-    /// <param name="value">Visible ASCII without spaces, <c>"</c>, <c>,</c>, <c>;</c> and <c>\</c>: encode all else, for instance by <see cref="Uri.EscapeDataString(string)"/>.</param>
+    /// <summary>Creates a session cookie for all paths of this host, invisible to scripts.</summary>
+    /// <param name="name">A token. With the prefixes <c>__Secure-</c> and <c>__Host-</c> browsers enforce the matching
+    /// attributes.</param>
+    /// <param name="value">Visible ASCII without spaces, <c>"</c>, <c>,</c>, <c>;</c> and <c>\</c>: encode other
+    /// characters, for instance by <see cref="Uri.EscapeDataString(string)"/>.</param>
     public HttpCookie(string name, string value)
     {
         ArgumentNullException.ThrowIfNull(name);
@@ -24,37 +26,40 @@ public sealed class HttpCookie
         Value = value;
     }
 
-    /// <summary>Its name.</summary>
+    /// <summary>Name.</summary>
     public string Name { get; }
 
-    /// <summary>Its value.</summary>
+    /// <summary>Value.</summary>
     public string Value { get; }
 
-    /// <summary>When it ends, by the browser's clock; null (the default): with the browser. <see cref="MaxAge"/> goes before it.</summary>
+    /// <summary>End of its lifetime, by the browser's clock. Default null: the end of the browser session.
+    /// <see cref="MaxAge"/> has priority.</summary>
     public DateTimeOffset? Expires { get; init; }
 
-    /// <summary>How long it is kept, in whole seconds; zero and less removes it. Null is the default.</summary>
+    /// <summary>Lifetime in whole seconds; zero and less removes the cookie. Default null.</summary>
     public TimeSpan? MaxAge { get; init; }
 
-    /// <summary>The host that gets it with all its sub-domains. Null (the default): this host alone.</summary>
+    /// <summary>Host that receives the cookie with all its sub-domains. Default null: this host alone.</summary>
     public string? Domain { get; init; }
 
-    /// <summary>The paths that get it: all that begin so. Default <c>/</c>.</summary>
+    /// <summary>Path prefix of requests with the cookie. Default <c>/</c>.</summary>
     public string Path { get; init; } = "/";
 
-    /// <summary>Sent over TLS only.</summary>
+    /// <summary>Whether the cookie is sent over TLS only. Default false.</summary>
     public bool IsSecure { get; init; }
 
-    /// <summary>Not seen by scripts. Default true.</summary>
+    /// <summary>Whether the cookie is hidden from scripts. Default true.</summary>
     public bool IsHttpOnly { get; init; } = true;
 
-    /// <summary>Sent with requests of other sites or not. Default <see cref="HttpSameSite.Lax"/>.</summary>
+    /// <summary>Whether the cookie is sent with requests of other sites. Default
+    /// <see cref="HttpSameSite.Lax"/>.</summary>
     public HttpSameSite SameSite { get; init; }
 
-    /// <summary>In a page of another site it is kept apart from what that host has elsewhere. Only for cookies that are <see cref="IsSecure"/>.</summary>
+    /// <summary>Whether the cookie is stored separately per top-level site. Only with <see cref="IsSecure"/>. Default
+    /// false.</summary>
     public bool IsPartitioned { get; init; }
 
-    /// <summary>The value of Set-Cookie. Throws with the first mistake.</summary>
+    /// <summary>Returns the value of Set-Cookie. Throws with the first error.</summary>
     internal string Format()
     {
         if (!HttpBytes.IsToken(Name)) throw Mistake("its name is no token");
@@ -86,7 +91,7 @@ public sealed class HttpCookie
         if (SameSite is < HttpSameSite.Lax or > HttpSameSite.None) throw Mistake("SameSite is Lax, Strict or None");
         if (!IsSecure && SameSite == HttpSameSite.None) throw Mistake("with SameSite.None it must be secure");
         if (!IsSecure && IsPartitioned) throw Mistake("one that is partitioned must be secure");
-        // Browsers look at these whatever the case of their letters.
+        // Browsers compare these prefixes case-insensitively.
         bool isHost = Name.StartsWith("__Host-", StringComparison.OrdinalIgnoreCase);
         if ((isHost || Name.StartsWith("__Secure-", StringComparison.OrdinalIgnoreCase)) && !IsSecure) throw Mistake("a name with that beginning wants it secure");
         if (isHost && (Domain is not null || Path != "/")) throw Mistake("a name with that beginning wants the path / and no domain");

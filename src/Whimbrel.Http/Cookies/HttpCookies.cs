@@ -4,8 +4,9 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The cookies of a request: <c>request.Cookies["name"]</c>. They are looked for when somebody asks, where they lie; all else is in
-/// <c>request[HttpField.Cookie]</c>. Anybody can send any cookie: what must not be forged has to be signed or be a random number.
+/// Cookies of a request: <c>request.Cookies["name"]</c>. They are parsed in place on access; the raw field is
+/// <c>request[HttpField.Cookie]</c>. A client can send any cookie, so a value that must not be forged must be signed or
+/// a random number.
 /// </summary>
 public readonly struct HttpCookies
 {
@@ -15,8 +16,8 @@ public readonly struct HttpCookies
 
     internal HttpCookies(HttpRequest request) => _request = request;
 
-    /// <summary>The first cookie with this name, as it was sent, as UTF-8 text; null when there is none.</summary>
-    /// <param name="name">Case counts. Up to 256 bytes.</param>
+    /// <summary>Value of the first cookie with this name, as received, as UTF-8 text; null if there is none.</summary>
+    /// <param name="name">Case-sensitive name, up to 256 bytes.</param>
     public string? this[string name]
     {
         get
@@ -28,9 +29,10 @@ public readonly struct HttpCookies
         }
     }
 
-    /// <summary>The first cookie with this name, as it was sent: with its quotes, if it has them. Allocates nothing.</summary>
-    /// <param name="name">Case counts.</param>
-    /// <param name="value">Valid until the request is answered.</param>
+    /// <summary>Gets the first cookie with this name, as received: with its quotes, if it has them. Does not
+    /// allocate.</summary>
+    /// <param name="name">Case-sensitive name.</param>
+    /// <param name="value">Value. Valid until the response.</param>
     public bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {
         using HttpRequest.RequestUse use = _request.Enter();
@@ -44,7 +46,7 @@ public readonly struct HttpCookies
                 ReadOnlySpan<byte> pair = end < 0 ? rest : rest[..end];
                 rest = end < 0 ? default : rest[(end + 1)..];
                 int equals = pair.IndexOf((byte)'=');
-                // Without an equals sign it has no name.
+                // A pair without an equals sign has no name.
                 if (equals < 0 || !HttpBytes.Trim(pair[..equals]).SequenceEqual(name)) continue;
                 value = HttpBytes.Trim(pair[(equals + 1)..]);
                 return true;

@@ -1,9 +1,9 @@
 namespace Whimbrel.Http;
 
-/// <summary>Whether a browser sends a cookie with requests that other sites begin.</summary>
+/// <summary>Whether a browser sends a cookie with cross-site requests.</summary>
 public enum HttpSameSite
 {
-    /// <summary>Only when the user follows a link to here. Browsers' own default.</summary>
+    /// <summary>Only when the user follows a link to this site. The default of browsers.</summary>
     Lax,
 
     /// <summary>Never.</summary>

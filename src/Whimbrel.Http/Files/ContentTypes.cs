@@ -3,12 +3,12 @@ using System.Text;
 
 namespace Whimbrel.Http.Files;
 
-/// <summary>Content types by the ending of a name.</summary>
+/// <summary>Content types by file extension.</summary>
 internal sealed class ContentTypes
 {
     private const string Unknown = "application/octet-stream";
 
-    // An ending, and its type. Text is UTF-8: that is what people write today, and without a word a browser would guess.
+    // Extension and type. Text is sent as UTF-8, the usual encoding today; without a charset a browser would guess.
     private const string Table = """
         .7z application/x-7z-compressed
         .aac audio/aac
@@ -128,10 +128,11 @@ internal sealed class ContentTypes
 
     private readonly FrozenDictionary<string, string>? _own;
 
-    /// <param name="own">Looked at first. The endings have their dot.</param>
+    /// <param name="own">Types with priority, by extension with its dot.</param>
     internal ContentTypes(IReadOnlyDictionary<string, string>? own = null) => _own = own?.ToFrozenDictionary(StringComparer.OrdinalIgnoreCase);
 
-    /// <summary>The type of a file by its name; <c>application/octet-stream</c> when the ending says nothing.</summary>
+    /// <summary>Returns the type of a file by its name; <c>application/octet-stream</c> if the extension is
+    /// unknown.</summary>
     internal string Of(string name)
     {
         string ending = Path.GetExtension(name);
@@ -139,7 +140,7 @@ internal sealed class ContentTypes
         return s_known.TryGetValue(ending, out type) ? type : Unknown;
     }
 
-    /// <summary>Whether it becomes smaller: text, and what is text by another name.</summary>
+    /// <summary>Returns whether the type is text, or another type that compresses well.</summary>
     internal static bool IsText(ReadOnlySpan<byte> type)
     {
         int semicolon = type.IndexOf((byte)';');

@@ -3,9 +3,9 @@ using System.Collections.Concurrent;
 namespace Whimbrel.Http.Files;
 
 /// <summary>
-/// What a site knows of its files, shared by all loops: read without a lock, and changed under one by whoever has been to the disk. Bounded by bytes
-/// and by count; who was not asked for since the hand of the clock came by last goes first. Files that are open and that nobody asks for are closed
-/// after a while, so that what was deleted leaves the disk.
+/// Cache of a site's files, shared by all loops: read without a lock, and changed under one after disk access. Bounded
+/// by bytes and count. The CLOCK algorithm evicts entries without an access since its last sweep. Open files without an
+/// access are closed after a while, so that deleted files release their disk space.
 /// </summary>
 internal sealed class FileCache : IDisposable
 {
@@ -33,7 +33,7 @@ internal sealed class FileCache : IDisposable
         _sweep = new Timer(static cache => ((FileCache)cache!).Sweep(), this, Timeout.Infinite, Timeout.Infinite);
     }
 
-    /// <summary>Names are the same when their bytes are.</summary>
+    /// <summary>Comparer of names by their bytes.</summary>
     internal static IEqualityComparer<byte[]> Names { get; } = new BytesComparer();
 
     internal int Count
@@ -55,11 +55,12 @@ internal sealed class FileCache : IDisposable
     internal bool TryGet(ReadOnlySpan<byte> name, [System.Diagnostics.CodeAnalysis.NotNullWhen(true)] out FileEntry? entry)
     {
         if (!_bySpan.TryGetValue(name, out entry)) return false;
-        if (!entry.WasUsed) entry.WasUsed = true; // asked first: a line that all loops read is not written for nothing
+        if (!entry.WasUsed) entry.WasUsed = true; // no write to the shared cache line if it is set
         return true;
     }
 
-    /// <summary>Takes an entry in, in place of the one with its name, and lets others go until there is room. The newest stays.</summary>
+    /// <summary>Adds an entry, replaces the one with its name, and evicts others until there is room. The newest
+    /// stays.</summary>
     internal void Put(FileEntry entry)
     {
         lock (_gate)
@@ -85,7 +86,7 @@ internal sealed class FileCache : IDisposable
         }
     }
 
-    /// <summary>There is no such file any more.</summary>
+    /// <summary>Removes the entry of a file that does not exist any more.</summary>
     internal void Forget(ReadOnlySpan<byte> name)
     {
         lock (_gate)
@@ -99,7 +100,7 @@ internal sealed class FileCache : IDisposable
         lock (_gate) _isClosed = false;
     }
 
-    /// <summary>Everything goes, and nothing is taken in until it is opened again.</summary>
+    /// <summary>Removes all entries, and accepts none until the cache is opened again.</summary>
     internal void Clear()
     {
         lock (_gate)
@@ -131,7 +132,7 @@ internal sealed class FileCache : IDisposable
             Remove(entry);
         }
 
-        // Names that were replaced leave their old entries behind.
+        // Replaced names leave their old entries in the queue.
         if (_clock.Count <= 2 * _count + 16) return;
         for (int left = _clock.Count; left > 0; left--)
         {

@@ -2,7 +2,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Files;
 
-/// <summary>What is known of one name: the file as it is, and the variants beside it. Does not change, but for the time of the last look and what was compressed since.</summary>
+/// <summary>Cached data of one name: the file and its variants. Immutable, except for the time of the last check and
+/// variants compressed since.</summary>
 internal sealed class FileEntry
 {
     private const int OwnBytes = 1024;
@@ -20,22 +21,23 @@ internal sealed class FileEntry
         Seen = seen;
     }
 
-    /// <summary>The path it is known by.</summary>
+    /// <summary>Path of the entry.</summary>
     internal byte[] Name { get; }
 
     internal FileVariant Plain { get; }
 
-    /// <summary>What the disk said when this was made, of each name that was looked at: the same again, and it still holds.</summary>
+    /// <summary>State of each checked name on disk when the entry was created. While it is the same, the entry is
+    /// valid.</summary>
     internal FoundFile[] Seen { get; }
 
     internal FileVariant? Gzip => Volatile.Read(ref _gzip);
 
     internal FileVariant? Brotli => Volatile.Read(ref _brotli);
 
-    /// <summary>Somebody asked for it since the clock's hand came by.</summary>
+    /// <summary>Reference bit of the CLOCK eviction algorithm: set on access, cleared by the sweep.</summary>
     internal bool WasUsed { get; set; }
 
-    /// <summary>It is in the cache, whose lock guards this.</summary>
+    /// <summary>Whether it is in the cache. Guarded by the lock of the cache.</summary>
     internal bool IsKept { get; set; }
 
     internal bool HasOpenFile => Plain.Source is not null || Gzip?.Source is not null || Brotli?.Source is not null;
@@ -59,7 +61,7 @@ internal sealed class FileEntry
         };
     }
 
-    /// <summary>The cache gives it up; who sends of it goes on.</summary>
+    /// <summary>Releases the cache's reference. Sends in progress continue.</summary>
     internal void Drop()
     {
         Plain.EndUse();

@@ -5,13 +5,13 @@ using Whimbrel.Http.Linux;
 namespace Whimbrel.Http.Files;
 
 /// <summary>
-/// A folder of which files are served, and nothing that lies elsewhere. Names come from <see cref="Parsing.FilePath"/>. The folder is looked up
-/// anew for each name, so one that is replaced, also by a link to the next release, is followed.
+/// Folder of served files, and no file outside of it. Names come from <see cref="Parsing.FilePath"/>. The folder
+/// is looked up again for each name, so a replaced folder, or a link to the next release, takes effect.
 /// </summary>
 /// <remarks>
-/// On Linux the system itself walks the name and stays below the root (openat2), so nobody gains by exchanging a folder for a link between
-/// a look and an opening. Elsewhere .NET has no such call: links are looked at first and the file is opened then, and who can write
-/// below the root can win that race.
+/// On Linux the system resolves the name and stays below the root (openat2). So replacing a folder by a link between
+/// check and open has no effect. Elsewhere .NET has no such call: links are checked first and the file is opened
+/// afterwards. An attacker with write access below the root can win that race.
 /// </remarks>
 internal sealed class FileRoot(string path, HttpFileLinks links)
 {
@@ -19,8 +19,8 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
 
     private readonly string _path = Path.TrimEndingDirectorySeparator(Path.GetFullPath(path));
 
-    /// <summary>Asks the disk without opening anything. Blocks.</summary>
-    /// <exception cref="IOException">The system could not say: no descriptor left, a broken disk.</exception>
+    /// <summary>Checks the disk without opening the file. Blocks.</summary>
+    /// <exception cref="IOException">The system reports an error: no free descriptor, a broken disk.</exception>
     internal FoundFile Look(ReadOnlySpan<byte> name)
     {
         if (KernelProbe.CanStayBelow) return Beneath.Look(_path, name, links);
@@ -28,7 +28,7 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
         return Directory.Exists(file) ? new FoundFile(FoundKind.Folder, default) : File.Exists(file) ? Note(new FileInfo(file)) : default;
     }
 
-    /// <summary>Opens a file, or null when there is none now. Blocks.</summary>
+    /// <summary>Opens a file; null if it does not exist. Blocks.</summary>
     /// <exception cref="IOException">As with <see cref="Look"/>.</exception>
     internal SafeFileHandle? Open(ReadOnlySpan<byte> name, out FileStamp stamp)
     {
@@ -47,14 +47,15 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
         }
     }
 
-    /// <summary>Opens a regular file by its path; null when there is none: nothing, a folder, a FIFO or a device. Does not wait for the other end of a FIFO, but for the disk.</summary>
+    /// <summary>Opens a regular file by its path; null if there is none, or a folder, a FIFO or a device. Waits for the
+    /// disk, but not for the other end of a FIFO.</summary>
     /// <exception cref="IOException">As with <see cref="Look"/>.</exception>
     internal static (SafeFileHandle? Handle, FileStamp Stamp) OpenPath(string path)
     {
         if (KernelProbe.CanStayBelow) return (Beneath.Open(path, out FileStamp found), found);
         try
         {
-            // .NET cannot open without a wait, and does not say of a FIFO what it is.
+            // .NET cannot open without waiting, and does not report that a file is a FIFO.
             if ((File.GetAttributes(path) & (FileAttributes.Directory | FileAttributes.Device)) != 0) return default;
             SafeFileHandle handle = File.OpenHandle(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite | FileShare.Delete);
             return (handle, StampOf(handle));
@@ -65,12 +66,12 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
         }
     }
 
-    /// <summary>What the file that is open is now. Blocks.</summary>
+    /// <summary>Returns the current stamp of an open file. Blocks.</summary>
     internal static FileStamp StampOf(SafeFileHandle handle) => KernelProbe.CanStayBelow ? Beneath.StampOf(handle) : FileStamp.Of(handle);
 
     private static FoundFile Note(FileInfo file) => new(FoundKind.File, new FileStamp(file.Length, file.LastWriteTimeUtc.Ticks, 0, 0));
 
-    /// <summary>The path of a name whose links do what they may, or null.</summary>
+    /// <summary>Resolves a name to a path; null if a link is not allowed.</summary>
     private string? Resolve(ReadOnlySpan<byte> name)
     {
         string root = RealPathOf(_path), at = root;
@@ -87,7 +88,7 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
         return at;
     }
 
-    /// <summary>A path without links, from its first folder on.</summary>
+    /// <summary>Resolves all links of a path.</summary>
     private static string RealPathOf(string path)
     {
         string real = Path.GetPathRoot(path)!;

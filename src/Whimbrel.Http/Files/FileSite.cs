@@ -8,10 +8,12 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http.Files;
 
 /// <summary>
-/// A folder that is served. What is known and fresh is answered on the session's thread, without a wait and without an allocation; for all else
-/// the thread pool goes to the disk, so that a slow disk holds up no loop, and many who want the same wait for one look.
+/// Folder that is served. Fresh cached files are sent on the session's thread, without a wait or an allocation.
+/// Otherwise the thread pool reads the disk, so that a slow disk blocks no loop. Concurrent requests for the same name
+/// share one disk check.
 /// </summary>
-/// <remarks>Open <see cref="FileRoot"/> for what lies where, <see cref="FileCache"/> for what is known, <c>HttpResponse.Files.cs</c> for answers.</remarks>
+/// <remarks><see cref="FileRoot"/> resolves names, <see cref="FileCache"/> caches files, <c>ServerAnswer.Files.cs</c>
+/// responds.</remarks>
 internal sealed class FileSite : IDisposable
 {
     private const int NameOnStack = 512;
@@ -39,15 +41,15 @@ internal sealed class FileSite : IDisposable
         _looking = new Dictionary<byte[], Task<Lookup>>(FileCache.Names).GetAlternateLookup<ReadOnlySpan<byte>>();
     }
 
-    /// <summary>What a look at the disk came to.</summary>
+    /// <summary>Result of a disk check.</summary>
     private readonly record struct Lookup(FoundKind Kind, FileEntry? Entry);
 
     internal FileCache Cache { get; }
 
-    /// <summary>Looks that were taken at the disk: for tests.</summary>
+    /// <summary>Number of disk checks, for tests.</summary>
     internal int Looks;
 
-    /// <summary>Answers at once, or says that the disk has to be asked. On the session's thread.</summary>
+    /// <summary>Responds at once, or returns false if the disk must be checked. On the session's thread.</summary>
     internal bool TryAnswer(HttpRequest request, HttpResponse response)
     {
         ReadOnlySpan<byte> path = request.RouteRest;
@@ -55,7 +57,7 @@ internal sealed class FileSite : IDisposable
         Span<byte> room = path.Length <= NameOnStack ? stackalloc byte[NameOnStack] : rented = ArrayPool<byte>.Shared.Rent(path.Length);
         try
         {
-            // A name that is known was looked at once: as it stands there, it is no other.
+            // A cached name was validated before: the same bytes are the same name.
             scoped ReadOnlySpan<byte> name = path;
             if (path.Contains((byte)'%') || !Cache.TryGet(path, out FileEntry? entry))
             {
@@ -78,7 +80,7 @@ internal sealed class FileSite : IDisposable
         }
     }
 
-    /// <summary>Asks the disk, and answers.</summary>
+    /// <summary>Checks the disk, and responds.</summary>
     internal async ValueTask AnswerAsync(HttpRequest request, HttpResponse response)
     {
         byte[] name = NameOf(request);
@@ -109,7 +111,7 @@ internal sealed class FileSite : IDisposable
     {
         ReadOnlySpan<byte> path = request.RouteRest;
         byte[] room = new byte[path.Length];
-        TryName(path, room, out int length); // it was one a moment ago
+        TryName(path, room, out int length); // TryAnswer has validated it before
         return room[..length];
     }
 
@@ -193,7 +195,7 @@ internal sealed class FileSite : IDisposable
         foreach (string page in _options.IndexPages) yield return [.. folder, .. Encoding.UTF8.GetBytes(page)];
     }
 
-    /// <summary>The file and those beside it, as they are now.</summary>
+    /// <summary>Returns the current state of the file and its compressed neighbours.</summary>
     private FoundFile[] LookAround(byte[] file)
     {
         FoundFile found = _root.Look(file);
@@ -227,7 +229,8 @@ internal sealed class FileSite : IDisposable
         }
     }
 
-    /// <summary>A small file, compressed once for all who want it so; null when that makes it no smaller. Its tag is strong, and its parts are its own, as those of a neighbour.</summary>
+    /// <summary>Compresses a small file, once for all clients; null if it does not get smaller. Its tag is strong, and
+    /// ranges are those of the compressed bytes, as for a neighbour.</summary>
     private FileVariant? Compress(FileVariant plain, string type, HttpCoding coding)
     {
         if (plain.Bytes is not { } bytes) return null;
@@ -250,7 +253,7 @@ internal sealed class FileSite : IDisposable
         }
     }
 
-    /// <summary>Reads a small file. One that is written to meanwhile is read again, a few times.</summary>
+    /// <summary>Reads a small file. A file that changes meanwhile is read again, a few times.</summary>
     private byte[] Read(SafeFileHandle handle, ref FileStamp stamp)
     {
         byte[] bytes = [];

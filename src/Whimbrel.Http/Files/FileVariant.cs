@@ -6,8 +6,8 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http.Files;
 
 /// <summary>
-/// One variant of a file, as it is or compressed: the lines of its head, made once, and the bytes, in memory or as an open file. Counts who
-/// uses it; the last one closes the file. What lies in memory is the collector's. Any thread.
+/// One variant of a file, plain or compressed: prepared lines of its head, and its bytes, in memory or as an open file.
+/// It counts its users; the last one closes the file. Bytes in memory are left to the garbage collector. Any thread.
 /// </summary>
 internal sealed class FileVariant
 {
@@ -31,37 +31,38 @@ internal sealed class FileVariant
         BodyLines = Encoding.ASCII.GetBytes(lines.Append("Accept-Ranges: bytes\r\n").ToString());
     }
 
-    /// <summary>What differs from one site to another.</summary>
+    /// <summary>Settings of a head that differ between sites.</summary>
     internal readonly record struct FileHead(string? CacheControl, bool Varies, HttpCoding Coding);
 
-    /// <summary>The open file, or null when it lies in memory.</summary>
+    /// <summary>Open file; null if the bytes are in memory.</summary>
     internal FileSource? Source { get; }
 
     internal SharedBytes? Bytes { get; }
 
     internal long Length { get; }
 
-    /// <summary>The entity tag, with quotes.</summary>
+    /// <summary>Entity tag, with quotes.</summary>
     internal byte[] Tag { get; }
 
     internal long ModifiedSeconds { get; }
 
     internal byte[] Type { get; }
 
-    /// <summary>Fields that an answer without a body has, too.</summary>
+    /// <summary>Field lines of responses with and without a body.</summary>
     internal byte[] Lines { get; }
 
-    /// <summary>Those, and what belongs to the body; the type is apart.</summary>
+    /// <summary>Field lines of responses with a body; the type is separate.</summary>
     internal byte[] BodyLines { get; }
 
-    /// <summary>Of bytes in memory. Their tag is made of what they are, so that servers side by side give the same one.</summary>
+    /// <summary>Creates a variant in memory. Its tag is a hash of the bytes, so that several servers have the same
+    /// one.</summary>
     internal static FileVariant InMemory(ReadOnlySpan<byte> bytes, long modified, string type, FileHead head) =>
         new(null, new SharedBytes(bytes), bytes.Length, TagOf(bytes), modified, type, head);
 
-    /// <summary>Of an open file, which it takes over, also when this throws.</summary>
+    /// <summary>Creates a variant of an open file, and takes ownership of the handle, also if this throws.</summary>
     internal static FileVariant Open(SafeFileHandle handle, in FileStamp stamp, string type, FileHead head)
     {
-        // Length, time of writing and time of change: who writes into a file cannot keep the last of them.
+        // Length, modification time and change time: a program that writes to the file cannot preserve the last one.
         string tag = stamp.ChangedTicks == 0 ? $"\"{stamp.Length:x}-{stamp.ModifiedTicks:x}\"" : $"\"{stamp.Length:x}-{stamp.ModifiedTicks:x}-{stamp.ChangedTicks & 0xFFFFFFFFFF:x}\"";
         return new FileVariant(new FileSource(handle), null, stamp.Length, tag, stamp.ModifiedSeconds, type, head);
     }
@@ -73,9 +74,9 @@ internal sealed class FileVariant
         return $"\"{Convert.ToHexStringLower(hash[..12])}\"";
     }
 
-    // ------------------------------------------------------------------ who uses it
+    // ------------------------------------------------------------------ users
 
-    /// <summary>False: it is being closed, so look it up again.</summary>
+    /// <summary>Adds a user. Returns false if the variant is being closed: look it up again.</summary>
     internal bool TryUse()
     {
         if (Source is null) return true;

@@ -2,10 +2,10 @@ using Microsoft.Win32.SafeHandles;
 
 namespace Whimbrel.Http.Files;
 
-/// <summary>What a name leads to.</summary>
+/// <summary>Kind of file that a name leads to.</summary>
 internal enum FoundKind
 {
-    /// <summary>Nothing that is served: no such name, a link that leaves the root, a pipe, a device.</summary>
+    /// <summary>No file that is served: no such name, a link that leaves the root, a pipe, a device.</summary>
     Nothing,
 
     File,
@@ -13,20 +13,20 @@ internal enum FoundKind
     Folder,
 }
 
-/// <summary>What the disk says of a name.</summary>
-/// <param name="Kind">What it is.</param>
-/// <param name="Stamp">Which version of which file.</param>
+/// <summary>State of a name on disk.</summary>
+/// <param name="Kind">Kind of file.</param>
+/// <param name="Stamp">Version of the file.</param>
 internal readonly record struct FoundFile(FoundKind Kind, FileStamp Stamp);
 
-/// <summary>A version of a file: while these are the same, so is what is in it.</summary>
-/// <param name="Length">Bytes.</param>
-/// <param name="ModifiedTicks">When it was written to, in 100 ns of UTC.</param>
-/// <param name="ChangedTicks">When anything of it changed, where the system tells.</param>
-/// <param name="Id">Which file, where the system tells.</param>
+/// <summary>Version of a file: while it is equal, the content is unchanged.</summary>
+/// <param name="Length">Length in bytes.</param>
+/// <param name="ModifiedTicks">Modification time, in 100 ns of UTC.</param>
+/// <param name="ChangedTicks">Change time of data or metadata, if the system reports it.</param>
+/// <param name="Id">Identity of the file, if the system reports it.</param>
 internal readonly record struct FileStamp(long Length, long ModifiedTicks, long ChangedTicks, UInt128 Id)
 {
     internal long ModifiedSeconds => (ModifiedTicks - DateTime.UnixEpoch.Ticks) / TimeSpan.TicksPerSecond;
 
-    /// <summary>Of an open file, where only .NET can be asked.</summary>
+    /// <summary>Returns the stamp of an open file on systems without statx.</summary>
     internal static FileStamp Of(SafeFileHandle handle) => new(RandomAccess.GetLength(handle), File.GetLastWriteTimeUtc(handle).Ticks, 0, 0);
 }

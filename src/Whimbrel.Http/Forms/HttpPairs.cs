@@ -3,16 +3,16 @@ using System.Text;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Names and values as <c>application/x-www-form-urlencoded</c> has them: a query (<see cref="HttpRequest.Query"/>) or a form
-/// (<see cref="HttpRequest.Form"/>). They are looked up where they lie, so nothing is allocated but the strings that are asked for. Of a
-/// request it is valid until that is answered.
+/// Names and values in the format <c>application/x-www-form-urlencoded</c>: a query (<see cref="HttpRequest.Query"/>)
+/// or a form (<see cref="HttpRequest.Form"/>). They are parsed in place, so only the requested strings are allocated.
+/// Pairs of a request are valid until the response.
 /// </summary>
 public readonly struct HttpPairs
 {
     private const int SmallName = 128;
 
     private readonly HttpRequest _request;
-    private readonly bool _isRequests; // it lies in the request's memory
+    private readonly bool _isRequests; // stored in the request's memory
     private readonly ReadOnlyMemory<byte> _own;
     private readonly bool _isForm;
 
@@ -25,14 +25,15 @@ public readonly struct HttpPairs
 
     internal HttpPairs(ReadOnlyMemory<byte> own) => _own = own;
 
-    /// <summary>All of it, as it was sent: with percent signs and plus signs.</summary>
+    /// <summary>All bytes as received, percent-encoded and with plus signs.</summary>
     public ReadOnlySpan<byte> Bytes => !_isRequests ? _own.Span : _isForm ? _request.BodyBytes : _request.QueryBytes;
 
-    /// <summary>Whether there is none.</summary>
+    /// <summary>Whether there are no bytes.</summary>
     public bool IsEmpty => Bytes.IsEmpty;
 
-    /// <summary>The first value with this name as text, or null. A percent sign without two hexadecimal digits stands for itself, as in browsers.</summary>
-    /// <param name="name">As it is meant, not as it is sent. Case counts.</param>
+    /// <summary>First decoded value with this name, or null. A percent sign without two hexadecimal digits stands for
+    /// itself, as in browsers.</summary>
+    /// <param name="name">Decoded name. Case-sensitive.</param>
     public string? this[string name]
     {
         get
@@ -45,9 +46,9 @@ public readonly struct HttpPairs
         }
     }
 
-    /// <summary>The first value with this name, as it was sent. Allocates nothing.</summary>
-    /// <param name="name">In UTF-8, as it is meant. Case counts.</param>
-    /// <param name="value">With percent signs and plus signs.</param>
+    /// <summary>Gets the first value with this name, as received. Does not allocate.</summary>
+    /// <param name="name">Decoded name in UTF-8. Case-sensitive.</param>
+    /// <param name="value">Value, percent-encoded and with plus signs.</param>
     public bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {
         foreach (HttpPair pair in this)
@@ -61,14 +62,14 @@ public readonly struct HttpPairs
         return false;
     }
 
-    /// <summary>Goes through all of them in their order; names may come twice.</summary>
+    /// <summary>Enumerates all pairs in their order; names may repeat.</summary>
     public Enumerator GetEnumerator() => new(Bytes);
 
-    /// <summary>The bytes, as they were sent.</summary>
+    /// <summary>Returns the bytes, as received.</summary>
     /// <param name="pairs">The pairs.</param>
     public static implicit operator ReadOnlySpan<byte>(HttpPairs pairs) => pairs.Bytes;
 
-    /// <summary>The text, as it was sent.</summary>
+    /// <summary>Returns the text, as received.</summary>
     public override string ToString()
     {
         using HttpRequest.RequestUse use = Enter();
@@ -77,17 +78,17 @@ public readonly struct HttpPairs
 
     private HttpRequest.RequestUse Enter() => _isRequests ? _request.Enter() : default;
 
-    /// <summary>Goes through pairs.</summary>
+    /// <summary>Enumerator of pairs.</summary>
     public ref struct Enumerator
     {
         private ReadOnlySpan<byte> _rest;
 
         internal Enumerator(ReadOnlySpan<byte> pairs) => _rest = pairs;
 
-        /// <summary>The pair it stands at.</summary>
+        /// <summary>Current pair.</summary>
         public HttpPair Current { get; private set; }
 
-        /// <summary>Goes on to the next. False: there is none.</summary>
+        /// <summary>Moves to the next pair. Returns false at the end.</summary>
         public bool MoveNext()
         {
             while (!_rest.IsEmpty)
@@ -106,7 +107,7 @@ public readonly struct HttpPairs
     }
 }
 
-/// <summary>A name and its value.</summary>
+/// <summary>Name and value.</summary>
 public readonly ref struct HttpPair
 {
     internal HttpPair(ReadOnlySpan<byte> name, ReadOnlySpan<byte> value)
@@ -115,15 +116,15 @@ public readonly ref struct HttpPair
         Value = value;
     }
 
-    /// <summary>The name, as it was sent.</summary>
+    /// <summary>Name, as received.</summary>
     public ReadOnlySpan<byte> Name { get; }
 
-    /// <summary>The value, as it was sent; empty without an equals sign.</summary>
+    /// <summary>Value, as received; empty without an equals sign.</summary>
     public ReadOnlySpan<byte> Value { get; }
 
-    /// <summary>The name as it is meant.</summary>
+    /// <summary>Decoded name.</summary>
     public string NameText => HttpText.DecodePlus(Name);
 
-    /// <summary>The value as it is meant.</summary>
+    /// <summary>Decoded value.</summary>
     public string ValueText => HttpText.DecodePlus(Value);
 }

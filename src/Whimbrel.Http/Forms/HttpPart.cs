@@ -2,7 +2,8 @@ using System.Text;
 
 namespace Whimbrel.Http;
 
-/// <summary>A part of a form with files: see <see cref="HttpRequest.ReadPartsAsync"/>. Its body can be read until the next part is asked for.</summary>
+/// <summary>Part of a form with files: see <see cref="HttpRequest.ReadPartsAsync"/>. Its body can be read until the
+/// next part is requested.</summary>
 public sealed class HttpPart
 {
     private const int TextLimit = 64 * 1024;
@@ -18,25 +19,26 @@ public sealed class HttpPart
         Body = new HttpPartStream(reader, this);
     }
 
-    /// <summary>The name of the field.</summary>
+    /// <summary>Name of the field.</summary>
     public string Name { get; }
 
     /// <summary>
-    /// The last segment of the file name that the client says, without the directories that may stand before it; empty when nothing of it is left; null for a field
-    /// that is no file. Chosen by whoever sends: to show, and not to open. It may be any name, also <c>.bashrc</c> or <c>con</c>: keep files under names of your own.
+    /// Last segment of the file name sent by the client, without directories; empty if none is left; null for a field
+    /// without a file. Do not open a file by it, because the client can choose any name, such as <c>.bashrc</c> or
+    /// <c>con</c>. Store files under names of your own.
     /// </summary>
     public string? FileName { get; }
 
-    /// <summary>Its Content-Type, as the client says; null when it says none.</summary>
+    /// <summary>Content-Type sent by the client; null for none.</summary>
     public string? ContentType { get; }
 
-    /// <summary>Its bytes, as they come. One read at a time.</summary>
+    /// <summary>Body, as it arrives. One read at a time.</summary>
     public Stream Body { get; }
 
-    /// <summary>Reads its bytes into memory as UTF-8 text.</summary>
-    /// <param name="limitBytes">Most bytes: 0 and more; default 64 KiB.</param>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="HttpProtocolException">It is larger (413), or broken.</exception>
+    /// <summary>Reads the body into memory as UTF-8 text.</summary>
+    /// <param name="limitBytes">Largest length in bytes: 0 and more; default 64 KiB.</param>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <exception cref="HttpProtocolException">The body is larger (413), or malformed.</exception>
     public async ValueTask<string> ReadTextAsync(int limitBytes = TextLimit, CancellationToken cancellationToken = default)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(limitBytes);

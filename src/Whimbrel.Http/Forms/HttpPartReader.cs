@@ -6,8 +6,8 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Brings the parts of a body one after the other: a <see cref="MultipartReader"/> with a stream under it and one buffer between them, which is the
-/// pool's again when the last part has been read or nobody reads on. One call at a time.
+/// Reads the parts of a body one after the other: a <see cref="MultipartReader"/> over a stream with one pooled buffer,
+/// which is returned at the end of the enumeration. One call at a time.
 /// </summary>
 internal sealed class HttpPartReader(HttpSession session, Stream body, MultipartReader reader)
 {
@@ -19,7 +19,8 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
     private int _dataLeft;
     private HttpPart? _part;
 
-    /// <summary>The next part; null at the end of the body. What was not read of the one before is passed over.</summary>
+    /// <summary>Returns the next part; null at the end of the body. Unread bytes of the previous part are
+    /// skipped.</summary>
     internal async ValueTask<HttpPart?> NextAsync(CancellationToken cancellationToken)
     {
         _buffer ??= ArrayPool<byte>.Shared.Rent(BufferBytes);
@@ -45,7 +46,7 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
     internal async ValueTask<int> ReadAsync(HttpPart part, Memory<byte> into, CancellationToken cancellationToken)
     {
         if (_buffer is null) throw new InvalidOperationException("The form is not read any more: its parts are valid inside await foreach.");
-        // One that is over has no bytes left.
+        // A part that has ended has no bytes left.
         while (_dataLeft == 0 && part == _part)
         {
             MultipartReading reading = reader.Read(_buffer.AsSpan(_start, _end - _start), out int taken);
@@ -53,7 +54,7 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
             {
                 case MultipartReading.Data:
                     _dataLeft = reader.Length;
-                    continue; // they are taken when somebody has them
+                    continue; // they are consumed when they are copied
                 case MultipartReading.PartEnd:
                     _start += taken;
                     _part = null;
@@ -76,7 +77,7 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
         return count;
     }
 
-    /// <summary>Nobody reads on.</summary>
+    /// <summary>Ends the enumeration, and returns the buffer.</summary>
     internal void End()
     {
         _part = null;
@@ -90,7 +91,7 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
 
     private async ValueTask<bool> FillAsync(CancellationToken cancellationToken)
     {
-        // What is left is a part of a head or of a boundary: both are shorter than the buffer.
+        // The rest is a part of a head or of a boundary: both are shorter than the buffer.
         _buffer.AsSpan(_start, _end - _start).CopyTo(_buffer);
         _end -= _start;
         _start = 0;
@@ -117,6 +118,7 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
         return plain.ToString();
     }
 
-    /// <summary>What is behind the last of all that divides paths somewhere, and is a name: not a directory, nothing that a system cuts off.</summary>
+    /// <summary>Returns the text after the last path separator of any system, without trailing characters that a system
+    /// removes.</summary>
     private static string SafeName(string name) => name[(name.AsSpan().LastIndexOfAny('/', '\\', ':') + 1)..].TrimEnd('.', ' ');
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Http;
 
-/// <summary>The bytes of one part.</summary>
+/// <summary>Body of one part.</summary>
 internal sealed class HttpPartStream(HttpPartReader reader, HttpPart part) : OneWayStream(isRead: true)
 {
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default) => reader.ReadAsync(part, buffer, cancellationToken);

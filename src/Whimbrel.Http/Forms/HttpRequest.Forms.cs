@@ -4,14 +4,17 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// What a client filled in or was given to keep: the query, forms, cookies.
+// Query, forms and cookies.
 public readonly partial struct HttpRequest
 {
-    /// <summary>What stands behind the question mark: names and values, or, as bytes, all of it with its percent signs.</summary>
+    /// <summary>Query after the question mark: names and values, or, as bytes, the whole percent-encoded
+    /// text.</summary>
     public HttpPairs Query => new(Checked, isForm: false);
 
-    /// <summary>The names and values of a form (<c>application/x-www-form-urlencoded</c>) whose body was kept; empty without a body. Awaited handlers have <see cref="ReadFormAsync"/>.</summary>
-    /// <exception cref="HttpProtocolException">The body is something else (415), or has more than <see cref="HttpOptions.FormFieldLimit"/> fields (413).</exception>
+    /// <summary>Names and values of a form (<c>application/x-www-form-urlencoded</c>) with a buffered body; empty
+    /// without a body. Awaited handlers use <see cref="ReadFormAsync"/>.</summary>
+    /// <exception cref="HttpProtocolException">The body has another type (415), or more than
+    /// <see cref="HttpOptions.FormFieldLimit"/> fields (413).</exception>
     /// <exception cref="InvalidOperationException">The body is a stream.</exception>
     public HttpPairs Form
     {
@@ -24,12 +27,15 @@ public readonly partial struct HttpRequest
         }
     }
 
-    /// <summary>Its cookies.</summary>
+    /// <summary>Cookies.</summary>
     public HttpCookies Cookies => new(Checked);
 
-    /// <summary>Reads the body of an awaited handler as a form (<c>application/x-www-form-urlencoded</c>). What it gives stays valid.</summary>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="HttpProtocolException">It is something else (415), is larger than <see cref="HttpOptions.BufferedBodyLimitBytes"/>, has more than <see cref="HttpOptions.FormFieldLimit"/> fields (413), or is broken.</exception>
+    /// <summary>Reads the body of an awaited handler as a form (<c>application/x-www-form-urlencoded</c>). The result
+    /// stays valid.</summary>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <exception cref="HttpProtocolException">The body has another type (415), exceeds
+    /// <see cref="HttpOptions.BufferedBodyLimitBytes"/>, has more than <see cref="HttpOptions.FormFieldLimit"/> fields
+    /// (413), or is malformed.</exception>
     public async ValueTask<HttpPairs> ReadFormAsync(CancellationToken cancellationToken = default)
     {
         CheckFormType();
@@ -39,11 +45,13 @@ public readonly partial struct HttpRequest
     }
 
     /// <summary>
-    /// The parts of a form with files (<c>multipart/form-data</c>), one after the other, as they come: <c>await foreach</c>. The bytes of a part that are not
-    /// read are passed over. Nothing is kept but 16 KiB, so a part may be as large as the body.
+    /// Reads the parts of a form with files (<c>multipart/form-data</c>) one after the other, as they arrive: <c>await
+    /// foreach</c>. Unread bytes of a part are skipped. Only 16 KiB are buffered, so a part may be as large as the
+    /// body.
     /// </summary>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="HttpProtocolException">The body is something else (415), has more than <see cref="HttpOptions.FormFieldLimit"/> parts (413), or is broken (400).</exception>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <exception cref="HttpProtocolException">The body has another type (415), more than
+    /// <see cref="HttpOptions.FormFieldLimit"/> parts (413), or is malformed (400).</exception>
     public async IAsyncEnumerable<HttpPart> ReadPartsAsync([EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
         if (!MultipartReader.TryFindBoundary(this[HttpField.ContentType], out ReadOnlySpan<byte> boundary)) throw Session.Mistake(415, "The body is no multipart/form-data with a boundary");

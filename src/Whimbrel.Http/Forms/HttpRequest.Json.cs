@@ -6,15 +6,18 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// Bodies in JSON. What is none is the client's mistake, and no error of the handler.
+// JSON bodies. A malformed one is an error of the client, not of the handler.
 public readonly partial struct HttpRequest
 {
     private const string Reflection = "The members of the type are found at run time, where trimming may have removed them. Give a JsonTypeInfo of a JsonSerializerContext.";
 
-    /// <summary>Reads the body in memory as JSON (<c>application/json</c>, or a type that ends in <c>+json</c>). Awaited handlers have <see cref="ReadJsonAsync{T}(JsonTypeInfo{T}, CancellationToken)"/>.</summary>
-    /// <param name="type">From a context that the compiler makes. Make it with <c>JsonSerializerDefaults.Web</c> for names in camel case.</param>
-    /// <returns>Null for the JSON value <c>null</c>.</returns>
-    /// <exception cref="HttpProtocolException">The body is something else (415), or is missing, broken or of another form (400).</exception>
+    /// <summary>Reads the body in memory as JSON (<c>application/json</c>, or a type that ends in <c>+json</c>).
+    /// Awaited handlers use <see cref="ReadJsonAsync{T}(JsonTypeInfo{T}, CancellationToken)"/>.</summary>
+    /// <param name="type">Metadata from a source-generated context. Use <c>JsonSerializerDefaults.Web</c> for names in
+    /// camel case.</param>
+    /// <returns>The value; null for the JSON value <c>null</c>.</returns>
+    /// <exception cref="HttpProtocolException">The body has another type (415), or is missing, malformed or of another
+    /// form (400).</exception>
     /// <exception cref="InvalidOperationException">The body is a stream, as in an awaited handler.</exception>
     public T? Json<T>(JsonTypeInfo<T> type)
     {
@@ -22,19 +25,24 @@ public readonly partial struct HttpRequest
         return ParseJson(JsonBytes(), type, static (body, type) => JsonSerializer.Deserialize(body, type));
     }
 
-    /// <summary>The same by reflection, for programs that are not trimmed and not compiled ahead.</summary>
-    /// <param name="options">Null: <see cref="JsonSerializerOptions.Web"/>, names in any case.</param>
-    /// <returns>Null for the JSON value <c>null</c>.</returns>
-    /// <exception cref="HttpProtocolException">The body is something else (415), or is missing, broken or of another form (400).</exception>
+    /// <summary>Reads the body in memory as JSON by reflection, for programs without trimming and native AOT.</summary>
+    /// <param name="options">Options; null for <see cref="JsonSerializerOptions.Web"/>, case-insensitive names.</param>
+    /// <returns>The value; null for the JSON value <c>null</c>.</returns>
+    /// <exception cref="HttpProtocolException">The body has another type (415), or is missing, malformed or of another
+    /// form (400).</exception>
     /// <exception cref="InvalidOperationException">The body is a stream, as in an awaited handler.</exception>
     [RequiresUnreferencedCode(Reflection), RequiresDynamicCode(Reflection)]
     public T? Json<T>(JsonSerializerOptions? options = null) => ParseJson(JsonBytes(), options ?? JsonSerializerOptions.Web, static (body, options) => JsonSerializer.Deserialize<T>(body, options));
 
-    /// <summary>Reads the body of an awaited handler as JSON (<c>application/json</c>, or a type that ends in <c>+json</c>).</summary>
-    /// <param name="type">From a context that the compiler makes. Make it with <c>JsonSerializerDefaults.Web</c> for names in camel case.</param>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <returns>Null for the JSON value <c>null</c>.</returns>
-    /// <exception cref="HttpProtocolException">The body is something else (415), is larger than <see cref="HttpOptions.BufferedBodyLimitBytes"/> (413), or is missing, broken or of another form (400).</exception>
+    /// <summary>Reads the body of an awaited handler as JSON (<c>application/json</c>, or a type that ends in
+    /// <c>+json</c>).</summary>
+    /// <param name="type">Metadata from a source-generated context. Use <c>JsonSerializerDefaults.Web</c> for names in
+    /// camel case.</param>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <returns>The value; null for the JSON value <c>null</c>.</returns>
+    /// <exception cref="HttpProtocolException">The body has another type (415), exceeds
+    /// <see cref="HttpOptions.BufferedBodyLimitBytes"/> (413), or is missing, malformed or of another form
+    /// (400).</exception>
     public async ValueTask<T?> ReadJsonAsync<T>(JsonTypeInfo<T> type, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(type);
@@ -43,11 +51,14 @@ public readonly partial struct HttpRequest
         return ParseJson(body.Span, type, static (body, type) => JsonSerializer.Deserialize(body, type));
     }
 
-    /// <summary>The same by reflection, for programs that are not trimmed and not compiled ahead.</summary>
-    /// <param name="options">Null: <see cref="JsonSerializerOptions.Web"/>, names in any case.</param>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <returns>Null for the JSON value <c>null</c>.</returns>
-    /// <exception cref="HttpProtocolException">The body is something else (415), is larger than <see cref="HttpOptions.BufferedBodyLimitBytes"/> (413), or is missing, broken or of another form (400).</exception>
+    /// <summary>Reads the body of an awaited handler as JSON by reflection, for programs without trimming and native
+    /// AOT.</summary>
+    /// <param name="options">Options; null for <see cref="JsonSerializerOptions.Web"/>, case-insensitive names.</param>
+    /// <param name="cancellationToken">Cancels the read.</param>
+    /// <returns>The value; null for the JSON value <c>null</c>.</returns>
+    /// <exception cref="HttpProtocolException">The body has another type (415), exceeds
+    /// <see cref="HttpOptions.BufferedBodyLimitBytes"/> (413), or is missing, malformed or of another form
+    /// (400).</exception>
     [RequiresUnreferencedCode(Reflection), RequiresDynamicCode(Reflection)]
     public async ValueTask<T?> ReadJsonAsync<T>(JsonSerializerOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -68,7 +79,7 @@ public readonly partial struct HttpRequest
         }
         catch (JsonException e)
         {
-            // Its text names types of the program.
+            // The exception's message names types of the program.
             throw Session.Mistake(400, $"The body is no JSON of the expected form{(e.Path is { Length: > 0 } path ? $" (at {path})" : "")}");
         }
     }
@@ -80,7 +91,7 @@ public readonly partial struct HttpRequest
         return BodyBytes;
     }
 
-    // A body without a type may be what a small client sends; one that says what it is is believed.
+    // Small clients may omit the type; a type that is sent must be JSON.
     private void CheckJsonType()
     {
         ReadOnlySpan<byte> type = this[HttpField.ContentType];

@@ -6,18 +6,18 @@ using Whimbrel.Http.Files;
 namespace Whimbrel.Http.Linux;
 
 /// <summary>
-/// Files below a folder, found and opened by the system in one step each. Where a kernel before 5.6 or a filter of system calls has no openat2
-/// the name is walked part by part, and links are refused.
+/// Finds and opens files below a folder, in one system call each. If a kernel before 5.6 or a system call filter has no
+/// openat2, the name is resolved part by part, and links are rejected.
 /// </summary>
 /// <remarks>
-/// The pointers are safe: each is to a local buffer or a pinned array that outlives its call, names end with a NUL, and the kernel writes
-/// no more than the size that it is told.
+/// The pointers are safe: each is to a local buffer or a pinned array that outlives its call. Names end with a NUL, and
+/// the kernel writes no more than the given size.
 /// </remarks>
 internal static unsafe class Beneath
 {
     private const int ReadOnly = 0;
     private const int PathOnly = 0x200000;
-    private const int NonBlocking = 0x800; // opening a pipe waits for no writer
+    private const int NonBlocking = 0x800; // opening a pipe does not wait for a writer
     private const int NoTerminal = 0x100;
     private const int CloseOnExec = 0x80000;
     private const int EmptyPath = 0x1000;
@@ -27,13 +27,13 @@ internal static unsafe class Beneath
     private const int Again = 11, NoSuchEntry = 2, NoAccess = 13, NoFolder = 20, TooManyLinks = 40, NameTooLong = 36, OtherDevice = 18, NotPermitted = 1, NoSuchCall = 38, NoDevice = 19, NoAddress = 6;
     private const int Attempts = 8;
 
-    // The two flags that are not the same on all machines.
+    // Two flags differ between architectures.
     private static readonly int s_folder = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 0x4000 : 0x10000;
     private static readonly int s_noFollow = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 0x8000 : 0x20000;
 
     private static volatile bool s_hasOpen = true;
 
-    /// <summary>openat2 is there, as far as is known. Tests set it.</summary>
+    /// <summary>Whether openat2 is available, as far as is known. Tests set it.</summary>
     internal static bool HasOpen
     {
         get => s_hasOpen;
@@ -68,7 +68,7 @@ internal static unsafe class Beneath
     [DllImport("libc", EntryPoint = "openat", SetLastError = true)]
     private static extern int OpenAt(int folder, byte* name, int flags, int mode);
 
-    // syscall is variadic; on x64 and arm64 Linux its arguments travel like ordinary ones.
+    // syscall is variadic; on x64 and arm64 Linux its arguments are passed like ordinary ones.
     [DllImport("libc", EntryPoint = "syscall", SetLastError = true)]
     private static extern nint Call(nint number, nint folder, byte* name, OpenHow* how, nint size);
 
@@ -105,7 +105,7 @@ internal static unsafe class Beneath
         return descriptor < 0 ? null : RegularFile(descriptor, out stamp);
     }
 
-    /// <summary>Opens a path as it is, if a regular file is there; never waits for the other end of a FIFO.</summary>
+    /// <summary>Opens a path without checks if it is a regular file; never waits for the other end of a FIFO.</summary>
     internal static SafeFileHandle? Open(string path, out FileStamp stamp)
     {
         stamp = default;
@@ -163,7 +163,7 @@ internal static unsafe class Beneath
 
     // ------------------------------------------------------------------ the walk
 
-    /// <summary>A descriptor, or -1: there is no such file.</summary>
+    /// <summary>Returns a descriptor; -1 if there is no such file.</summary>
     private static int Open(string root, ReadOnlySpan<byte> name, HttpFileLinks links, int flags)
     {
         fixed (byte* path = Encoding.UTF8.GetBytes(root + '\0'))
@@ -172,7 +172,7 @@ internal static unsafe class Beneath
             if (folder < 0) return NothingOrThrow("opened");
             try
             {
-                // An empty name is the root; a slash at the end wants a folder, which is judged by what is found.
+                // An empty name is the root; a trailing slash requires a folder, which the caller checks.
                 byte[] terminated = new byte[Math.Max(1, name.Length) + 1];
                 terminated[0] = (byte)'.';
                 name.CopyTo(terminated);
@@ -204,7 +204,7 @@ internal static unsafe class Beneath
                 nint descriptor = Call(OpenCall, folder, bytes, &how, sizeof(OpenHow));
                 if (descriptor >= 0) return (int)descriptor;
                 int error = Marshal.GetLastPInvokeError();
-                // Somebody moves folders about: the system cannot say whether it would stay below.
+                // A concurrent rename: the system cannot decide whether the path would stay below.
                 if (error == Again) continue;
                 if (error is not (NoSuchCall or NotPermitted)) return NothingOrThrow("opened");
                 s_hasOpen = false;

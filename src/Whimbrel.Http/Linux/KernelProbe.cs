@@ -2,10 +2,10 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Http.Linux;
 
-/// <summary>Questions about the system that the process runs on. Answers do not change while it runs.</summary>
+/// <summary>Properties of the operating system. They do not change while the process runs.</summary>
 internal static class KernelProbe
 {
-    /// <summary>Linux on a machine whose calls are known here.</summary>
+    /// <summary>Whether this is Linux on an architecture with known system calls.</summary>
     internal static bool CanStayBelow { get; } =
         OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64;
 

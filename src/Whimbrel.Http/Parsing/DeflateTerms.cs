@@ -2,7 +2,8 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What both ends of permessage-deflate keep to (RFC 7692, 7.1), as an offer, as an agreement, or as what one of them is willing to do.</summary>
+/// <summary>Parameters of permessage-deflate (RFC 7692, 7.1): an offer, an agreement, or the settings of one
+/// end.</summary>
 internal readonly record struct DeflateTerms
 {
     internal const int LeastBits = 8;
@@ -11,37 +12,37 @@ internal readonly record struct DeflateTerms
     /// <summary>Smallest window that zlib writes. It reads smaller ones.</summary>
     internal const int LeastWrittenBits = 9;
 
-    /// <summary>The most text that <see cref="Write"/> writes.</summary>
+    /// <summary>Largest number of bytes written by <see cref="Write"/>.</summary>
     internal const int MostText = 128;
 
     public DeflateTerms()
     {
     }
 
-    /// <summary>The server begins each message without what was before it.</summary>
+    /// <summary>Whether the server compresses each message without context.</summary>
     internal bool ServerForgets { get; init; }
 
-    /// <summary>The client does.</summary>
+    /// <summary>Whether the client compresses each message without context.</summary>
     internal bool ClientForgets { get; init; }
 
-    /// <summary>The window of the server, as a power of two.</summary>
+    /// <summary>Window of the server, as a power of two.</summary>
     internal int ServerBits { get; init; } = MostBits;
 
-    /// <summary>The window of the client.</summary>
+    /// <summary>Window of the client, as a power of two.</summary>
     internal int ClientBits { get; init; } = MostBits;
 
-    /// <summary>An offer: the client would keep to a window that the server names.</summary>
+    /// <summary>Whether an offer allows the server to limit the client's window.</summary>
     internal bool OffersClientBits { get; init; }
 
     private static ReadOnlySpan<byte> Name => "permessage-deflate"u8;
 
     // ------------------------------------------------------------------ agreeing
 
-    /// <summary>A server reads a field of offers and takes the first that it can keep to.</summary>
-    /// <param name="field">The value of Sec-WebSocket-Extensions.</param>
-    /// <param name="wishes">What the server wants itself.</param>
-    /// <param name="terms">What was agreed on; null when nothing was.</param>
-    /// <returns>False: the field is malformed.</returns>
+    /// <summary>Reads a field of offers as a server, and takes the first acceptable one.</summary>
+    /// <param name="field">Value of Sec-WebSocket-Extensions.</param>
+    /// <param name="wishes">Settings of the server.</param>
+    /// <param name="terms">Agreement; null for none.</param>
+    /// <returns>False if the field is malformed.</returns>
     internal static bool TryAgree(ReadOnlySpan<byte> field, in DeflateTerms wishes, out DeflateTerms? terms)
     {
         terms = null;
@@ -49,7 +50,7 @@ internal readonly record struct DeflateTerms
         {
             if (!TryReadExtension(ref field, out ReadOnlySpan<byte> name, out Parameters parameters)) return false;
             if (terms is not null || !Ascii.EqualsIgnoreCase(name, Name) || !parameters.IsKnown) continue;
-            // The window of the client may be offered without a number, that of the server may not.
+            // The client's window may be offered without a number, the server's may not.
             if (parameters.ServerBits == Parameters.NoNumber || parameters.ServerBits is > 0 and < LeastWrittenBits) continue;
             terms = new DeflateTerms
             {
@@ -63,11 +64,11 @@ internal readonly record struct DeflateTerms
         return true;
     }
 
-    /// <summary>A client reads what the server agreed to.</summary>
-    /// <param name="field">The value of Sec-WebSocket-Extensions; the only one.</param>
-    /// <param name="offer">What the client offered.</param>
-    /// <param name="terms">What was agreed on; null when nothing was.</param>
-    /// <returns>False: the field is malformed, or says what was not offered.</returns>
+    /// <summary>Reads the server's agreement as a client.</summary>
+    /// <param name="field">Value of the only Sec-WebSocket-Extensions.</param>
+    /// <param name="offer">Offer of the client.</param>
+    /// <param name="terms">Agreement; null for none.</param>
+    /// <returns>False if the field is malformed, or was not offered.</returns>
     internal static bool TryAccept(ReadOnlySpan<byte> field, in DeflateTerms offer, out DeflateTerms? terms)
     {
         terms = null;
@@ -93,8 +94,8 @@ internal readonly record struct DeflateTerms
     }
 
     /// <summary>Writes them as an offer or an agreement.</summary>
-    /// <param name="target">At least <see cref="MostText"/> bytes.</param>
-    /// <returns>Bytes written.</returns>
+    /// <param name="target">Buffer of at least <see cref="MostText"/> bytes.</param>
+    /// <returns>Number of bytes written.</returns>
     internal int Write(Span<byte> target)
     {
         int at = 0;
@@ -125,16 +126,16 @@ internal readonly record struct DeflateTerms
 
     private struct Parameters
     {
-        /// <summary>A window without a number.</summary>
+        /// <summary>Value for a window without a number.</summary>
         internal const int NoNumber = -1;
 
         internal bool ServerForgets;
         internal bool ClientForgets;
-        internal int ServerBits; // 0 when it is not named
+        internal int ServerBits; // 0 if it is not named
         internal int ClientBits;
         private bool _isStrange;
 
-        /// <summary>Each is one that the RFC has, once, with a value that it may have.</summary>
+        /// <summary>Whether each parameter is one of the RFC, occurs once, and has an allowed value.</summary>
         internal readonly bool IsKnown => !_isStrange;
 
         internal void Add(ReadOnlySpan<byte> name, ReadOnlySpan<byte> value, bool hasValue)
@@ -159,7 +160,7 @@ internal readonly record struct DeflateTerms
             _isStrange |= bits == 0;
         }
 
-        // 8 to 15 without a leading zero, or 0 for what is none.
+        // 8 to 15 without a leading zero; 0 for an invalid value.
         private static int BitsOf(ReadOnlySpan<byte> value)
         {
             if (value.Length == 1 && value[0] is (byte)'8' or (byte)'9') return value[0] - '0';
@@ -167,7 +168,7 @@ internal readonly record struct DeflateTerms
         }
     }
 
-    // token *( ";" token [ "=" ( token | quoted token ) ] ), and the comma behind it.
+    // token *( ";" token [ "=" ( token | quoted token ) ] ), followed by a comma.
     private static bool TryReadExtension(ref ReadOnlySpan<byte> field, out ReadOnlySpan<byte> name, out Parameters parameters)
     {
         parameters = default;
@@ -193,7 +194,7 @@ internal readonly record struct DeflateTerms
         field = field[1..];
         int length = field.IndexOf((byte)'"');
         value = length < 0 ? default : field[..length];
-        if (!HttpBytes.IsToken(value)) return false; // the value of a parameter is a token also between quotes
+        if (!HttpBytes.IsToken(value)) return false; // the value of a parameter is a token, also if quoted
         field = SkipSpaces(field[(length + 1)..]);
         return true;
     }

@@ -5,18 +5,18 @@ using System.Text.Unicode;
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// From the path of a request to the name of a file below a root. A path has one name or none, and no name leads upwards: what is
-/// clever is refused, and nothing is decoded twice.
+/// Converts the path of a request to a file name below a root. A path has one name or none, and no name leads upwards.
+/// Ambiguous paths are rejected, and nothing is decoded twice.
 /// </summary>
 internal static class FilePath
 {
     private static readonly SearchValues<byte> s_never = SearchValues.Create("\0\x01\x02\x03\x04\x05\x06\a\b\t\n\v\f\r\x0E\x0F\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1A\x1B\x1C\x1D\x1E\x1F\x7F\\"u8);
 
-    /// <summary>False: there is no such file, whatever is on the disk.</summary>
-    /// <param name="path">Behind the root's slash, with its percent signs, which the reader has checked.</param>
-    /// <param name="name">As many bytes as the path.</param>
-    /// <param name="allowsDots">Names that begin with a dot are names, too.</param>
-    /// <param name="isWindows">Names are those of Windows, where more of them mean something else than they say.</param>
+    /// <summary>Reads a name. Returns false if it can be no file, whatever is on the disk.</summary>
+    /// <param name="path">Path after the root's slash, percent-encoded, checked by the reader.</param>
+    /// <param name="name">Buffer, as long as the path.</param>
+    /// <param name="allowsDots">Whether names may begin with a dot.</param>
+    /// <param name="isWindows">Whether the special names of Windows are rejected.</param>
     /// <param name="length">Bytes of the name. Empty, or with a slash at its end: a folder.</param>
     internal static bool TryRead(ReadOnlySpan<byte> path, Span<byte> name, bool allowsDots, bool isWindows, out int length)
     {
@@ -28,7 +28,7 @@ internal static class FilePath
             {
                 b = (byte)((HttpBytes.HexOf(path[at + 1]) << 4) | HttpBytes.HexOf(path[at + 2]));
                 at += 2;
-                if (b == '/') return false; // it divides nothing, and no name has it
+                if (b == '/') return false; // an encoded slash does not separate, and no name contains it
             }
 
             name[length++] = b;
@@ -53,7 +53,7 @@ internal static class FilePath
         return segment[0] != '.' || (allowsDots && !segment.SequenceEqual("."u8) && !segment.SequenceEqual(".."u8));
     }
 
-    // Dots and spaces at the end are taken away there, and some names are devices, whatever their ending.
+    // Windows removes dots and spaces at the end, and some names are devices with any extension.
     private static bool IsNameOfWindows(ReadOnlySpan<byte> segment)
     {
         if (segment[^1] is (byte)'.' or (byte)' ') return false;

@@ -1,8 +1,8 @@
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// Reads the answers that come on one connection, each from <see cref="Begin"/> on: any number of interim heads within a limit, the head, the
-/// body. Bytes in, parts out; knows no connection and no clock. What it does not take is given again, joined with what follows.
+/// Reads the responses of one connection, each from <see cref="Begin"/> on: interim heads within a limit, the head, the
+/// body. It has no connection and no clock. Unconsumed bytes are passed again, followed by new ones.
 /// </summary>
 internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit)
 {
@@ -14,52 +14,53 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
 
     private enum Expected
     {
-        /// <summary>No answer: whatever comes breaks a rule.</summary>
+        /// <summary>No response: any byte breaks a rule.</summary>
         Nothing,
         Head,
         Body,
         Over,
     }
 
-    /// <summary>The last head that was read, with its bytes.</summary>
+    /// <summary>Last head, with its bytes.</summary>
     internal HttpHead Head { get; } = new();
 
-    /// <summary>The rule that was broken.</summary>
+    /// <summary>Broken rule.</summary>
     internal HttpRule Rule { get; private set; }
 
-    /// <summary>Where the piece begins, or the trailers, in the bytes of the last call.</summary>
+    /// <summary>Offset of the piece, or of the trailers, in the bytes of the last call.</summary>
     internal int Start => _body.Start;
 
-    /// <summary>How long it is.</summary>
+    /// <summary>Length of the piece, or of the trailers.</summary>
     internal int Length => _body.Length;
 
-    /// <summary>Bytes of the body that are known to be missing.</summary>
+    /// <summary>Known number of missing body bytes.</summary>
     internal long Left => _body.Left;
 
-    /// <summary>Bytes of a head, or of an interim one, have come, and no whole answer.</summary>
+    /// <summary>Whether any byte of a response was received, and not yet all of it.</summary>
     internal bool HasBegun { get; private set; }
 
-    /// <summary>The connection may serve another request behind the answer whose head was read last: it says so, and has an end of its own.</summary>
+    /// <summary>Whether the connection can serve another request after the current response, by its fields and
+    /// framing.</summary>
     internal bool IsReusable { get; private set; }
 
-    /// <summary>The answer to a request comes next.</summary>
+    /// <summary>Begins the response to a request.</summary>
     internal void Begin(bool answersHead)
     {
         _answersHead = answersHead;
         _expected = Expected.Head;
         _interims = 0;
         HasBegun = false;
-        // Not before its first byte: the last head may still be looked at.
+        // Not before its first byte: the last head may still be in use.
         _isStale = true;
     }
 
-    /// <summary>The head, for good: the next one is read into the same place.</summary>
+    /// <summary>Returns a permanent copy of the head, because the next one is read into the same object.</summary>
     internal HttpHead TakeHead() => Head.Copy();
 
-    /// <summary>Reads on.</summary>
-    /// <param name="unread">What the last call did not take, and what has come since.</param>
-    /// <param name="taken">How many of them are not to be given again.</param>
-    /// <param name="most">The longest piece of a body that is wanted.</param>
+    /// <summary>Continues to read.</summary>
+    /// <param name="unread">Bytes that the last call did not consume, followed by new bytes.</param>
+    /// <param name="taken">Number of bytes consumed, which are not passed again.</param>
+    /// <param name="most">Largest wanted piece of a body.</param>
     internal HttpMessagePart Read(ReadOnlySpan<byte> unread, out int taken, int most = int.MaxValue)
     {
         taken = 0;
@@ -76,17 +77,17 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
         }
     }
 
-    /// <summary>The sender has finished: the end of a body that has no other.</summary>
+    /// <summary>Signals the end of the sender's data, which ends a body without other framing.</summary>
     internal HttpMessagePart Finish()
     {
         if (_expected == Expected.Body && _body.Finish() == HttpReading.Done) return End();
         return Break(HttpRule.Truncated);
     }
 
-    /// <summary>The place in a body, to go back to when a piece was not wanted.</summary>
+    /// <summary>Returns the position in a body, to restore if a piece is not wanted.</summary>
     internal HttpBodyReader Mark() => _body;
 
-    /// <summary>Back to where a piece began that was read since, and nothing else.</summary>
+    /// <summary>Restores the position before the piece read since, and nothing else.</summary>
     internal void GoBack(in HttpBodyReader mark) => _body = mark;
 
     private HttpMessagePart ReadHead(ReadOnlySpan<byte> unread, ref int taken)

@@ -1,20 +1,21 @@
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// Reads a body as pieces of the bytes it is given, and takes its framing away. What it does not take is given again, joined with
-/// what follows, as by <see cref="Session.OnUnread"/>; what comes out does not depend on the cuts. A broken one stays broken.
+/// Reads a body as pieces of the given bytes, without its framing. Unconsumed bytes are passed again, followed by new
+/// ones, as by <see cref="Session.OnUnread"/>. The result does not depend on how they are split. After a broken rule no
+/// more can be read.
 /// </summary>
 /// <remarks>
-/// Trailers are read when all of them have come, so that their offsets lie in one piece of memory; they are as bound as a head is.
-/// In a lenient response one may be folded: the caller that keeps them replaces the line ends (<see cref="HttpLines.Unfold"/>).
-/// They are never merged with the fields of the head, and what frames or routes a message may not be among them.
+/// Trailers are read when all have arrived, so that their offsets are in one block; the limits of a head apply. In a
+/// lenient response one may be folded: the caller replaces the line ends (<see cref="HttpLines.Unfold"/>). Trailers are
+/// never merged with the fields of the head, and must not contain framing or routing fields.
 /// </remarks>
 internal struct HttpBodyReader
 {
-    /// <summary>Extensions of one chunk.</summary>
+    /// <summary>Largest extensions of one chunk, in bytes.</summary>
     internal const int ExtensionBytes = 256;
 
-    /// <summary>Extensions of all chunks of a body.</summary>
+    /// <summary>Largest extensions of all chunks of a body, in bytes.</summary>
     internal const int AllExtensionBytes = 4 * 1024;
 
     private const int SizeDigits = 16;
@@ -30,9 +31,9 @@ internal struct HttpBodyReader
     private int _lineStart;
     private int _trailers;
 
-    /// <summary>Begins with the body behind a head.</summary>
-    /// <param name="head">A head that is whole.</param>
-    /// <param name="limits">Those of the head.</param>
+    /// <summary>Begins the body of a message.</summary>
+    /// <param name="head">Complete head.</param>
+    /// <param name="limits">Limits of the head.</param>
     internal HttpBodyReader(HttpReader head, in HttpReaderLimits limits)
     {
         _limits = limits;
@@ -59,25 +60,25 @@ internal struct HttpBodyReader
         Trailers,
     }
 
-    /// <summary>The rule that was broken.</summary>
+    /// <summary>Broken rule.</summary>
     internal HttpRule Rule { get; private set; }
 
-    /// <summary>Where the piece begins, or the trailers, in the bytes of the last call.</summary>
+    /// <summary>Offset of the piece, or of the trailers, in the bytes of the last call.</summary>
     internal int Start { get; private set; }
 
-    /// <summary>How long it is, or how long the trailers are without the empty line.</summary>
+    /// <summary>Length of the piece, or of the trailers without the empty line.</summary>
     internal int Length { get; private set; }
 
-    /// <summary>Everything was read.</summary>
+    /// <summary>Whether everything was read.</summary>
     internal readonly bool IsDone => _expected == Expected.Nothing;
 
-    /// <summary>Bytes of the body that have come.</summary>
+    /// <summary>Number of body bytes read.</summary>
     internal readonly long Total => _total;
 
-    /// <summary>Bytes that are known to be missing: of the body, or of its chunk.</summary>
+    /// <summary>Known number of missing bytes: of the body, or of its chunk.</summary>
     internal readonly long Left => _left;
 
-    /// <summary>The sender has finished. The end of a body that has no other.</summary>
+    /// <summary>Signals the end of the sender's data, which ends a body without other framing.</summary>
     internal HttpReading Finish()
     {
         if (Rule != HttpRule.None) return HttpReading.Broken;
@@ -85,10 +86,11 @@ internal struct HttpBodyReader
         return _expected == Expected.Nothing ? HttpReading.Done : Break(HttpRule.Truncated);
     }
 
-    /// <summary>Reads on.</summary>
-    /// <param name="unread">What the last call did not take, and what has come since.</param>
-    /// <param name="taken">How many of them are not to be given again. With <see cref="HttpReading.Data"/> those of the piece are among them.</param>
-    /// <param name="most">The longest piece that is wanted.</param>
+    /// <summary>Continues to read.</summary>
+    /// <param name="unread">Bytes that the last call did not consume, followed by new bytes.</param>
+    /// <param name="taken">Number of bytes consumed, which are not passed again; with <see cref="HttpReading.Data"/>
+    /// including the piece.</param>
+    /// <param name="most">Largest wanted piece.</param>
     internal HttpReading Read(ReadOnlySpan<byte> unread, out int taken, int most = int.MaxValue)
     {
         taken = 0;
@@ -150,7 +152,7 @@ internal struct HttpBodyReader
 
     private bool ReadChunkLine(ReadOnlySpan<byte> rest, ref int taken)
     {
-        // The size, the extensions and the CR: what is longer is too long, whatever it is.
+        // Limit for the size, the extensions and the CR.
         int end = HttpLines.FindEnd(rest, ref _scanned, SizeDigits + ExtensionBytes, out HttpRule rule);
         if (end < 0)
         {
@@ -193,7 +195,7 @@ internal struct HttpBodyReader
         return HttpRule.None;
     }
 
-    // ;name  ;name=token  ;name="text", without the spaces that the RFC lets a sender write by mistake.
+    // ;name ;name=token ;name="text", without the optional (bad) whitespace of the RFC.
     private static bool AreExtensions(ReadOnlySpan<byte> text)
     {
         while (!text.IsEmpty)
@@ -272,7 +274,7 @@ internal struct HttpBodyReader
         return MayTrail(place.Field) ? HttpRule.None : HttpRule.ForbiddenTrailer;
     }
 
-    /// <summary>Whether a field may stand behind the body: not what frames a message, routes it, or says who asks.</summary>
+    /// <summary>Returns whether a field may be a trailer: not one for framing, routing or authentication.</summary>
     internal static bool MayTrail(HttpField field) => field is not (HttpField.ContentLength or HttpField.TransferEncoding or HttpField.Host or HttpField.Trailer
         or HttpField.Connection or HttpField.Upgrade or HttpField.Expect or HttpField.Te or HttpField.ContentEncoding or HttpField.ContentType
         or HttpField.ContentRange or HttpField.Range or HttpField.Authorization or HttpField.ProxyAuthorization or HttpField.ProxyAuthenticate

@@ -4,21 +4,21 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Which bytes may stand where, and the small things that are made of them. No repair: a thing is right, or it is not.</summary>
+/// <summary>Sets of allowed bytes, and strict parsers of small elements.</summary>
 internal static class HttpBytes
 {
     private const int MaxDigits = 19;
 
-    /// <summary>What names, methods and the like are made of.</summary>
+    /// <summary>Bytes of a token.</summary>
     internal static readonly SearchValues<byte> Token = SearchValues.Create("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
 
-    /// <summary>Controls but HTAB: the first of them in a line is its end, or a mistake.</summary>
+    /// <summary>Control characters except HTAB: the first of them in a line is its end, or an error.</summary>
     internal static readonly SearchValues<byte> NotInLine = SearchValues.Create(Where(static b => (b < 0x20 && b != '\t') || b == 0x7F));
 
-    /// <summary>What a path has without a second look: visible ASCII but <c>"#%&lt;&gt;?</c>.</summary>
+    /// <summary>Path bytes that need no check: visible ASCII except <c>"#%&lt;&gt;?</c>.</summary>
     internal static readonly SearchValues<byte> PlainPath = SearchValues.Create(Where(static b => b is > 0x20 and < 0x7F && !"\"#%<>?"u8.Contains(b)));
 
-    /// <summary>What a query has: a percent sign may stand alone there, as browsers send it.</summary>
+    /// <summary>Query bytes: a single percent sign is allowed, as browsers send it.</summary>
     internal static readonly SearchValues<byte> Query = SearchValues.Create(Where(static b => b is > 0x20 and < 0x7F && !"\"#<>"u8.Contains(b)));
 
     private static readonly SearchValues<byte> s_hostName = SearchValues.Create("-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
@@ -48,8 +48,9 @@ internal static class HttpBytes
     }
 
     /// <summary>
-    /// How many of the first so many bytes are in the set before one that is not. Searches of fewer than 16 bytes go byte by byte, which takes longer than
-    /// sixteen at once: so it is given what follows as well, where a byte that is not in the set ends it soon.
+    /// Returns how many of the first bytes are in the set. Searches of fewer than 16 bytes go byte by byte, which takes
+    /// longer than 16 at once. So the following bytes are passed as well, in which a byte outside the set ends the
+    /// search soon.
     /// </summary>
     internal static int LengthOf(SearchValues<byte> set, ReadOnlySpan<byte> bytes, int length)
     {
@@ -57,7 +58,7 @@ internal static class HttpBytes
         return found < 0 || found > length ? length : found;
     }
 
-    /// <summary>Without spaces and tabs at both ends. Nothing else is white: 0x85 and 0xA0 are bytes as any.</summary>
+    /// <summary>Removes spaces and tabs at both ends. 0x85 and 0xA0 are no white space.</summary>
     internal static ReadOnlySpan<byte> Trim(ReadOnlySpan<byte> text)
     {
         int start = 0, end = text.Length;
@@ -66,7 +67,7 @@ internal static class HttpBytes
         return text[start..end];
     }
 
-    /// <summary>Digits only, up to 19 of them and 63 bits.</summary>
+    /// <summary>Parses digits only, up to 19 of them and 63 bits.</summary>
     internal static bool TryParseLength(ReadOnlySpan<byte> digits, out long value)
     {
         value = 0;
@@ -83,7 +84,7 @@ internal static class HttpBytes
         return sum <= long.MaxValue;
     }
 
-    /// <summary>The value of a hexadecimal digit, or -1.</summary>
+    /// <summary>Returns the value of a hexadecimal digit, or -1.</summary>
     internal static int HexOf(byte digit) => digit switch
     {
         >= (byte)'0' and <= (byte)'9' => digit - '0',
@@ -93,12 +94,13 @@ internal static class HttpBytes
     };
 
     /// <summary>
-    /// A host name or an address, and a port or none. Narrower than the RFC's: no percent signs, commas and the like, which no
-    /// name has that can be looked up, and no user.
+    /// Returns whether the text is a host name or an address, with an optional port. Stricter than the RFC: no percent
+    /// signs, commas and the like, which no resolvable name has, and no user.
     /// </summary>
     internal static bool IsAuthority(ReadOnlySpan<byte> text, bool needsPort = false) => IsAuthority(text, text.Length, needsPort);
 
-    /// <summary>The same of so many bytes; what follows them ends searches sooner (see <see cref="LengthOf"/>).</summary>
+    /// <summary>Returns the same for the first bytes; the bytes after them speed up searches (see
+    /// <see cref="LengthOf"/>).</summary>
     internal static bool IsAuthority(ReadOnlySpan<byte> bytes, int length, bool needsPort = false)
     {
         ReadOnlySpan<byte> text = bytes[..length];
@@ -120,7 +122,8 @@ internal static class HttpBytes
         return text[hostEnd] == ':' && text.Length - hostEnd <= 6 && TryParseLength(text[(hostEnd + 1)..], out long port) && port <= ushort.MaxValue;
     }
 
-    /// <summary>Takes the next element of a list with commas; empty ones are passed over. False: there is none.</summary>
+    /// <summary>Takes the next element of a comma-separated list; empty ones are skipped. Returns false at the
+    /// end.</summary>
     internal static bool TryNextElement(ref ReadOnlySpan<byte> list, out ReadOnlySpan<byte> element)
     {
         element = default;

@@ -2,10 +2,10 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Forms of a body.</summary>
+/// <summary>Content codings.</summary>
 internal enum HttpCoding
 {
-    /// <summary>As it is.</summary>
+    /// <summary>Uncompressed.</summary>
     Identity,
 
     Gzip,
@@ -13,18 +13,19 @@ internal enum HttpCoding
     Brotli,
 }
 
-/// <summary>Which form of a body a client wants (RFC 9110, 12.5.3).</summary>
+/// <summary>Choice of the content coding by Accept-Encoding (RFC 9110, 12.5.3).</summary>
 internal static class HttpCodings
 {
     private const int Unsaid = -1;
     private const int Full = 1000;
 
-    /// <summary>The one with the highest weight; of equal ones brotli, then gzip. As it is when neither is wanted: there is always something to read.</summary>
-    /// <param name="reader">The head that was read.</param>
-    /// <param name="head">Its bytes.</param>
-    /// <param name="hasGzip">It can be had so.</param>
-    /// <param name="hasBrotli">It can be had so.</param>
-    /// <param name="refusesIdentity">The client says that it does not want it as it is.</param>
+    /// <summary>Returns the coding with the highest weight; at equal weights brotli, then gzip. Identity if neither is
+    /// wanted, so that there is always a body.</summary>
+    /// <param name="reader">Reader of the head.</param>
+    /// <param name="head">Bytes of the head.</param>
+    /// <param name="hasGzip">Whether gzip is available.</param>
+    /// <param name="hasBrotli">Whether brotli is available.</param>
+    /// <param name="refusesIdentity">Whether the client refuses identity.</param>
     internal static HttpCoding Choose(HttpReader reader, ReadOnlySpan<byte> head, bool hasGzip, bool hasBrotli, out bool refusesIdentity)
     {
         refusesIdentity = false;
@@ -54,7 +55,7 @@ internal static class HttpCodings
         return ofBrotli == best ? HttpCoding.Brotli : HttpCoding.Gzip;
     }
 
-    /// <summary>In thousandths; what is no weight is 0, so that nobody gets a form by mistake.</summary>
+    /// <summary>Parses a weight in thousandths. An invalid one is 0, so that no coding is chosen by mistake.</summary>
     private static int WeightOf(ReadOnlySpan<byte> parameter)
     {
         if (parameter.Length < 3 || (parameter[0] | 0x20) != 'q' || parameter[1] != '=' || parameter[2] is not ((byte)'0' or (byte)'1')) return 0;

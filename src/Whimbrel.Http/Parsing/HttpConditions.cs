@@ -1,29 +1,30 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What the conditions of a request come to.</summary>
+/// <summary>Result of the conditions of a request.</summary>
 internal enum ConditionVerdict
 {
-    /// <summary>They hold, or there are none.</summary>
+    /// <summary>The conditions hold, or there are none.</summary>
     Go,
 
-    /// <summary>The client has it: 304.</summary>
+    /// <summary>The client has the current version: 304.</summary>
     NotModified,
 
-    /// <summary>It is not what the client believes: 412.</summary>
+    /// <summary>The version differs from the client's: 412.</summary>
     Failed,
 }
 
-/// <summary>The conditions of a request against the tag and the date of what it asks for (RFC 9110, 13), in the order that the RFC gives.</summary>
+/// <summary>Evaluation of a request's conditions against entity tag and date (RFC 9110, 13), in the order of the
+/// RFC.</summary>
 internal static class HttpConditions
 {
-    /// <summary>No date is known.</summary>
+    /// <summary>Value for an unknown date.</summary>
     internal const long NoDate = long.MinValue;
 
-    /// <param name="reader">The head that was read.</param>
-    /// <param name="head">Its bytes.</param>
-    /// <param name="tag">The entity tag, with its quotes; empty for none.</param>
-    /// <param name="modified">When it was last modified, in seconds since 1970, or <see cref="NoDate"/>.</param>
-    /// <param name="nowSeconds">Seconds since 1970.</param>
+    /// <param name="reader">Reader of the head.</param>
+    /// <param name="head">Bytes of the head.</param>
+    /// <param name="tag">Entity tag, with its quotes; empty for none.</param>
+    /// <param name="modified">Time of the last modification, in seconds since 1970, or <see cref="NoDate"/>.</param>
+    /// <param name="nowSeconds">Current time, in seconds since 1970.</param>
     internal static ConditionVerdict Judge(HttpReader reader, ReadOnlySpan<byte> head, ReadOnlySpan<byte> tag, long modified, long nowSeconds)
     {
         if (reader.IndexOf(HttpField.IfMatch) >= 0)
@@ -46,12 +47,13 @@ internal static class HttpConditions
         return isOld ? ConditionVerdict.NotModified : ConditionVerdict.Go;
     }
 
-    /// <summary>Whether a part may be sent: there is no If-Range, or it names what there is, beyond doubt.</summary>
-    /// <param name="reader">The head that was read.</param>
-    /// <param name="head">Its bytes.</param>
-    /// <param name="tag">The entity tag, with its quotes; empty for none.</param>
-    /// <param name="modified">When it was last modified, in seconds since 1970, or <see cref="NoDate"/>.</param>
-    /// <param name="nowSeconds">Seconds since 1970.</param>
+    /// <summary>Returns whether ranges may be sent: there is no If-Range, or it certainly names the current
+    /// version.</summary>
+    /// <param name="reader">Reader of the head.</param>
+    /// <param name="head">Bytes of the head.</param>
+    /// <param name="tag">Entity tag, with its quotes; empty for none.</param>
+    /// <param name="modified">Time of the last modification, in seconds since 1970, or <see cref="NoDate"/>.</param>
+    /// <param name="nowSeconds">Current time, in seconds since 1970.</param>
     internal static bool MaySendParts(HttpReader reader, ReadOnlySpan<byte> head, ReadOnlySpan<byte> tag, long modified, long nowSeconds)
     {
         int index = reader.IndexOf(HttpField.IfRange);
@@ -59,7 +61,7 @@ internal static class HttpConditions
         if (reader.IndexOf(HttpField.IfRange, index + 1) >= 0) return false;
         ReadOnlySpan<byte> value = ValueOf(reader, head, index);
         if (value.StartsWith("\""u8)) return !tag.IsEmpty && value.SequenceEqual(tag);
-        // A date of this very second may be that of two versions.
+        // Two versions may have a date of the current second.
         return HttpTime.TryRead(value, nowSeconds, out long date) && date == modified && modified < nowSeconds;
     }
 
@@ -86,7 +88,7 @@ internal static class HttpConditions
         return false;
     }
 
-    /// <summary>Whether a list of tags has this one. What is behind a mistake is not looked at.</summary>
+    /// <summary>Returns whether a list of tags contains this one. Parsing stops at an error.</summary>
     internal static bool Lists(ReadOnlySpan<byte> list, ReadOnlySpan<byte> tag, bool isStrong)
     {
         if (list.SequenceEqual("*"u8)) return true;

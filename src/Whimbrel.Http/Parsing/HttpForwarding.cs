@@ -2,11 +2,12 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Which fields a proxy passes on (RFC 9110, 7.6.1): not those of the connection that they came on, and not what says where the body ends.</summary>
+/// <summary>Fields that a proxy forwards (RFC 9110, 7.6.1): neither hop-by-hop fields, nor fields for
+/// framing.</summary>
 internal static class HttpForwarding
 {
-    /// <param name="head">A head that was read.</param>
-    /// <param name="index">Of a field.</param>
+    /// <param name="head">Head that was read.</param>
+    /// <param name="index">Index of a field.</param>
     internal static bool GoesOn(HttpHead head, int index)
     {
         ReadOnlySpan<byte> name = head.NameAt(index);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What says where a body ends.</summary>
+/// <summary>Framing that determines the end of a body.</summary>
 internal enum HttpFraming
 {
     /// <summary>There is no body.</summary>

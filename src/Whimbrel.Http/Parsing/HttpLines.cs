@@ -2,16 +2,16 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Lines and fields: the one scanner for heads, chunks and trailers.</summary>
+/// <summary>Scanner of lines and fields, for heads, chunks and trailers.</summary>
 internal static class HttpLines
 {
     /// <summary>
-    /// Where the CR of the CR LF is that ends a line, or -1: more bytes are needed, or a rule was broken.
+    /// Returns the index of the CR that ends a line; -1 if more bytes are needed, or a rule was broken.
     /// </summary>
-    /// <param name="unread">The bytes.</param>
-    /// <param name="scanned">Where to go on; moved behind what need not be looked at again.</param>
-    /// <param name="last">The last place where the CR may be.</param>
-    /// <param name="rule">What was broken.</param>
+    /// <param name="unread">Bytes to scan.</param>
+    /// <param name="scanned">Index to continue at; moved past the scanned bytes.</param>
+    /// <param name="last">Largest allowed index of the CR.</param>
+    /// <param name="rule">Broken rule.</param>
     internal static int FindEnd(ReadOnlySpan<byte> unread, ref int scanned, int last, out HttpRule rule)
     {
         rule = HttpRule.None;
@@ -38,9 +38,9 @@ internal static class HttpLines
         return -1;
     }
 
-    /// <summary>Name and value of a field.</summary>
-    /// <param name="line">Not empty, and without a space at its beginning.</param>
-    /// <param name="start">Where the line begins.</param>
+    /// <summary>Splits a line into name and value.</summary>
+    /// <param name="line">Line, not empty, without a space at its begin.</param>
+    /// <param name="start">Offset of the line.</param>
     /// <param name="place">The field.</param>
     internal static HttpRule Split(ReadOnlySpan<byte> line, int start, out HttpFieldPlace place)
     {
@@ -63,8 +63,8 @@ internal static class HttpLines
         return HttpRule.None;
     }
 
-    /// <summary>Replaces a line end by spaces where the line after it continues a field.</summary>
-    /// <param name="lines">Lines that were checked, with their line ends.</param>
+    /// <summary>Replaces the line end before a folded line by spaces.</summary>
+    /// <param name="lines">Checked lines, with their line ends.</param>
     internal static void Unfold(Span<byte> lines)
     {
         while (lines.IndexOf("\r\n"u8) is >= 0 and int end)
@@ -75,7 +75,7 @@ internal static class HttpLines
         }
     }
 
-    /// <summary>The next of some lines that were checked when they were read.</summary>
+    /// <summary>Gets the next of some checked lines.</summary>
     internal static bool TryNext(scoped ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {
         name = value = default;
@@ -87,7 +87,7 @@ internal static class HttpLines
         return true;
     }
 
-    /// <summary>The value of the first of them with this name.</summary>
+    /// <summary>Gets the value of the first line with this name.</summary>
     internal static bool TryFind(ReadOnlySpan<byte> lines, ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {
         while (TryNext(ref lines, out ReadOnlySpan<byte> found, out value))

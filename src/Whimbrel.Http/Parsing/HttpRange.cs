@@ -1,4 +1,4 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>A part of a body, inside it and not empty.</summary>
+/// <summary>Range of a body, inside it and not empty.</summary>
 internal readonly record struct HttpRange(long Start, long Length);

@@ -2,36 +2,37 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What a Range field asks for.</summary>
+/// <summary>Result of a Range field.</summary>
 internal enum RangeWish
 {
-    /// <summary>All of it: the field is none that we know, is broken, or asks for too much.</summary>
+    /// <summary>The whole body: the field is unknown, malformed, or asks for too much.</summary>
     Whole,
 
-    /// <summary>One part or several.</summary>
+    /// <summary>One or more ranges.</summary>
     Parts,
 
-    /// <summary>Parts, none of which there is: 416.</summary>
+    /// <summary>Ranges that are all outside of the body: 416.</summary>
     Unsatisfiable,
 }
 
 /// <summary>
-/// Range fields against the length of a body (RFC 9110, 14). A field may be passed over, so what is broken, has more than
-/// <see cref="Most"/> parts, or asks for more bytes than there are, is answered with the whole: nobody can ask for a file a hundred times at once.
+/// Range fields against the length of a body (RFC 9110, 14). A server may ignore the field. So a malformed field, more
+/// than <see cref="Most"/> ranges, or more bytes than the body has, get the whole body: a client cannot request a file
+/// a hundred times at once.
 /// </summary>
 internal static class HttpRanges
 {
-    /// <summary>Parts of one answer.</summary>
+    /// <summary>Largest number of ranges of one response.</summary>
     internal const int Most = 16;
 
-    /// <param name="value">The value of the field.</param>
-    /// <param name="length">Bytes of the body.</param>
-    /// <param name="parts">Room for <see cref="Most"/>: the parts, in the order of the field.</param>
-    /// <param name="count">How many there are.</param>
+    /// <param name="value">Value of the field.</param>
+    /// <param name="length">Length of the body in bytes.</param>
+    /// <param name="parts">Buffer for <see cref="Most"/> ranges, in the order of the field.</param>
+    /// <param name="count">Number of ranges.</param>
     internal static RangeWish Read(ReadOnlySpan<byte> value, long length, Span<HttpRange> parts, out int count)
     {
         count = 0;
-        if (length == 0) return RangeWish.Whole; // there is nothing to divide
+        if (length == 0) return RangeWish.Whole; // an empty body has no ranges
         int equals = value.IndexOf((byte)'=');
         if (equals < 0 || !Ascii.EqualsIgnoreCase(value[..equals], "bytes"u8)) return RangeWish.Whole;
         ReadOnlySpan<byte> list = value[(equals + 1)..];
@@ -56,7 +57,7 @@ internal static class HttpRanges
         return RangeWish.Whole;
     }
 
-    /// <summary>False: broken. An empty part: right, and there is no such part.</summary>
+    /// <summary>Reads one range. Returns false if it is malformed; an empty range is outside of the body.</summary>
     private static bool TryRead(ReadOnlySpan<byte> element, long length, out HttpRange part)
     {
         part = default;
@@ -77,7 +78,7 @@ internal static class HttpRanges
         return true;
     }
 
-    /// <summary>Digits, as many as there are: what has more than 63 bits is larger than any body.</summary>
+    /// <summary>Parses any number of digits. A number of more than 63 bits is larger than any body.</summary>
     private static bool TryNumber(ReadOnlySpan<byte> digits, out long number)
     {
         number = 0;

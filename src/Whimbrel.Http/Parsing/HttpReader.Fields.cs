@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-// The fields that say where the message goes, where it ends and what becomes of the connection.
+// Fields that determine destination, framing and connection.
 internal sealed partial class HttpReader
 {
     private bool _saysClose;
@@ -43,7 +43,7 @@ internal sealed partial class HttpReader
         return HttpRule.None;
     }
 
-    // The same number again is what a server and the proxy before it have both written (RFC 9110, 8.6).
+    // A server and a proxy may both have written the same number (RFC 9110, 8.6).
     private HttpRule ReadLengths(ReadOnlySpan<byte> value)
     {
         while (value.IndexOf((byte)',') is >= 0 and int comma)
@@ -55,7 +55,7 @@ internal sealed partial class HttpReader
         return ReadLength(value);
     }
 
-    /// <summary>A field of a response continues in this line (RFC 9112, 5.2). What frames the message must stand in one line.</summary>
+    /// <summary>Continues a field of a response (RFC 9112, 5.2). Fields for framing must not be folded.</summary>
     private HttpRule Fold(ReadOnlySpan<byte> line)
     {
         HttpFieldPlace place = _fields[Count - 1];
@@ -66,13 +66,13 @@ internal sealed partial class HttpReader
         if (place.ValueLength == 0) place = place with { ValueStart = start };
         else HasFolds = true;
         _fields[Count - 1] = place with { ValueLength = end - place.ValueStart };
-        // Options are tokens, which do not contain the spaces that a fold stands for: each lies in one line.
+        // Options are tokens without spaces, so each lies in one line.
         if (place.Field == HttpField.Connection) ReadConnection(value);
         return HttpRule.None;
     }
 
     /// <summary>Replaces the line ends in values by spaces.</summary>
-    /// <param name="head">A copy of the bytes that were read.</param>
+    /// <param name="head">Copy of the bytes that were read.</param>
     internal void Unfold(Span<byte> head)
     {
         for (int index = 0; index < Count; index++)
@@ -83,7 +83,8 @@ internal sealed partial class HttpReader
         }
     }
 
-    // Exactly chunked. A list of other codings that ends in it is what we do not have; all else leaves the end of the message open.
+    // Exactly chunked. A list of other codings that ends in it is unsupported; anything else leaves the end of the
+    // message undefined.
     private static HttpRule CheckCoding(ReadOnlySpan<byte> value)
     {
         if (Ascii.EqualsIgnoreCase(value, "chunked"u8)) return HttpRule.None;
@@ -135,7 +136,7 @@ internal sealed partial class HttpReader
 
         if (_isUnknownExpectation) return HttpRule.UnknownExpectation;
         Framing = _isChunked ? HttpFraming.Chunked : ContentLength > 0 ? HttpFraming.Length : HttpFraming.None;
-        // Nobody waits for a word before sending nothing.
+        // Without a body there is nothing to wait for.
         if (Framing == HttpFraming.None) ExpectsContinue = false;
         return Framing == HttpFraming.Length && ContentLength > _limits.BodyBytes ? HttpRule.BodyTooLarge : HttpRule.None;
     }

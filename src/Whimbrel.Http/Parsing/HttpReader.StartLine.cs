@@ -2,7 +2,8 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-// The first line. Offsets are those of the line plus where it began. Searches get the bytes behind what they search as well (see HttpBytes.LengthOf).
+// Start line. Offsets are those of the line plus its start. Searches also get the bytes after the searched ones (see
+// HttpBytes.LengthOf).
 internal sealed partial class HttpReader
 {
     private const int VersionLength = 8;
@@ -15,7 +16,7 @@ internal sealed partial class HttpReader
         if (Verb == HttpVerb.Other && !HttpBytes.IsToken(line[..space])) return HttpRule.BadMethod;
         Method = At(0, space);
 
-        // What stands between the first space and the last one is the target: a third space is a byte that may not stand in it.
+        // The target is between the first and the last space: a third space is an invalid byte in it.
         int targetStart = space + 1, versionStart = line.Length - VersionLength;
         if (versionStart <= targetStart || line[versionStart - 1] != ' ') return HttpRule.BadVersion;
         HttpRule rule = ReadVersion(line[versionStart..]);
@@ -30,7 +31,7 @@ internal sealed partial class HttpReader
     {
         if (!version.StartsWith("HTTP/"u8) || version[6] != '.' || !char.IsAsciiDigit((char)version[5]) || !char.IsAsciiDigit((char)version[7])) return HttpRule.BadVersion;
         if (version[5] != '1') return HttpRule.UnsupportedVersion;
-        // A higher minor version than ours is read as ours (RFC 9110, 2.5).
+        // A higher minor version is handled as 1.1 (RFC 9110, 2.5).
         MinorVersion = version[7] == '0' ? 0 : 1;
         return HttpRule.None;
     }
@@ -49,7 +50,7 @@ internal sealed partial class HttpReader
         return method.SequenceEqual(NameOf(verb)) ? verb : HttpVerb.Other;
     }
 
-    /// <summary>The method as it is written; empty for one without a number.</summary>
+    /// <summary>Returns the name of a method; empty for <see cref="HttpVerb.Other"/>.</summary>
     internal static ReadOnlySpan<byte> NameOf(HttpVerb verb) => verb switch
     {
         HttpVerb.Get => "GET"u8,
@@ -131,7 +132,7 @@ internal sealed partial class HttpReader
         if (line.Length < VersionLength) return HttpRule.BadVersion;
         HttpRule rule = ReadVersion(line[..VersionLength]);
         if (rule != HttpRule.None) return rule;
-        // Many servers leave out the space when there is no reason.
+        // Many servers omit the space if there is no reason phrase.
         bool hasReason = line.Length >= ReasonStart && line[CodeEnd] == ' ';
         if (line.Length < CodeEnd || line[VersionLength] != ' ' || !(hasReason || (_isLenient && line.Length == CodeEnd))) return HttpRule.BadStatusLine;
         if (!HttpBytes.TryParseLength(line[CodeStart..CodeEnd], out long status) || status < 100 || status > (_isLenient ? 999 : 599)) return HttpRule.BadStatusLine;

@@ -3,25 +3,27 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// Reads the head of a request or a response, as offsets into the bytes it is given. Knows no connection and no clock.
+/// Reads the head of a request or a response, as offsets into the given bytes. It has no connection and no clock.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>What is given begins with the head's first byte, each time, and has all that has come since. What was seen before is not
-/// looked at again, so the work is linear in the bytes however they come.</item>
-/// <item>What comes out depends on the bytes and not on where they were cut: a control character is seen when it comes, all else when its
-/// line is whole. The first rule that is broken is the one that is told, and nothing can be read after it.</item>
-/// <item>Requests are not repaired. What is not allowed is refused, also where others guess (docs/design/0022). A response that is read leniently may have
-/// four irregular forms, which have one meaning each: no space after the status, a status from 600 to 999, a folded field, equal lengths several times.</item>
-/// <item>It allocates only when there are more fields than ever before.</item>
+/// <item>Each call gets all bytes from the first byte of the head on. Earlier bytes are not scanned again, so the work
+/// is linear in the bytes.</item>
+/// <item>The result does not depend on how the bytes are split: a control character is found when it arrives, all else
+/// when its line is complete. The first broken rule is reported, and no more can be read.</item>
+/// <item>Requests are not repaired: malformed ones are rejected, also where other servers guess (docs/design/0022). A
+/// lenient response may have four irregular but unambiguous forms: no space after the status, a status from 600 to 999,
+/// a folded field, repeated equal lengths.</item>
+/// <item>It allocates only when a head has more fields than any before.</item>
 /// </list>
-/// Open <see cref="HttpBodyReader"/> next.
+/// Next: <see cref="HttpBodyReader"/>.
 /// </remarks>
 internal sealed partial class HttpReader
 {
     private const int FirstFields = 16;
 
-    // For each kind of field the index of the first one, if its bit is set: a word is cleared for each message, and not an array.
+    // Index of the first field of each kind, valid if its bit is set. So a word is cleared for each message, and not an
+    // array.
     private ulong _has;
     private short[] _first = new short[KnownFields.Count];
     private HttpFieldPlace[] _fields = new HttpFieldPlace[FirstFields];
@@ -41,19 +43,19 @@ internal sealed partial class HttpReader
 
     // ------------------------------------------------------------------ what it found
 
-    /// <summary>The rule that was broken.</summary>
+    /// <summary>Broken rule.</summary>
     internal HttpRule Rule { get; private set; }
 
-    /// <summary>Bytes of the head, with the empty line.</summary>
+    /// <summary>Bytes of the head, including the empty line.</summary>
     internal int HeadLength { get; private set; }
 
-    /// <summary>How many fields it has.</summary>
+    /// <summary>Number of fields.</summary>
     internal int Count { get; private set; }
 
-    /// <summary>True for a response.</summary>
+    /// <summary>Whether it is a response.</summary>
     internal bool IsResponse { get; private set; }
 
-    /// <summary>0 or 1: the digit after <c>HTTP/1.</c>; 1 for a higher one.</summary>
+    /// <summary>Digit after <c>HTTP/1.</c>: 0 or 1; 1 for a higher one.</summary>
     internal int MinorVersion { get; private set; }
 
     internal HttpVerb Verb { get; private set; }
@@ -62,13 +64,13 @@ internal sealed partial class HttpReader
 
     internal Range Target { get; private set; }
 
-    /// <summary>The path of the target: empty for <c>*</c> and for CONNECT.</summary>
+    /// <summary>Path of the target: empty for <c>*</c> and for CONNECT.</summary>
     internal Range Path { get; private set; }
 
-    /// <summary>What stands behind the question mark.</summary>
+    /// <summary>Query after the question mark.</summary>
     internal Range Query { get; private set; }
 
-    /// <summary>The authority, of the target if it has one, else of Host.</summary>
+    /// <summary>Authority of the target, or, if it has none, of Host.</summary>
     internal Range Authority { get; private set; }
 
     internal bool HasEncodedPath { get; private set; }
@@ -82,21 +84,21 @@ internal sealed partial class HttpReader
     /// <summary>Content-Length, or -1.</summary>
     internal long ContentLength { get; private set; }
 
-    /// <summary>A value has CR LF in it, which stands for spaces: <see cref="Unfold"/>.</summary>
+    /// <summary>Whether a value has CR LF in place of spaces: <see cref="Unfold"/>.</summary>
     internal bool HasFolds { get; private set; }
 
-    /// <summary>Expect: 100-continue, which HTTP/1.0 does not have.</summary>
+    /// <summary>Whether the request has Expect: 100-continue. False for HTTP/1.0.</summary>
     internal bool ExpectsContinue { get; private set; }
 
-    /// <summary>Whether the connection may be used again: by version and Connection.</summary>
+    /// <summary>Whether the connection may be reused, by version and Connection.</summary>
     internal bool IsPersistent => !_saysClose && (MinorVersion == 1 || _saysKeepAlive);
 
-    /// <summary>Connection names Upgrade, and there is such a field.</summary>
+    /// <summary>Whether Connection names Upgrade, and there is such a field.</summary>
     internal bool WantsUpgrade => _saysUpgrade && Has(HttpField.Upgrade);
 
     internal ref readonly HttpFieldPlace this[int index] => ref _fields[index];
 
-    /// <summary>The index of the first field of this kind at or behind another, or -1.</summary>
+    /// <summary>Returns the index of the first field of this kind from an index on, or -1.</summary>
     internal int IndexOf(HttpField field, int from = 0)
     {
         if (!Has(field)) return -1;
@@ -110,14 +112,14 @@ internal sealed partial class HttpReader
         return -1;
     }
 
-    /// <summary>The index of the only field of this kind, or -1: there is none, or more than one.</summary>
+    /// <summary>Returns the index of the only field of this kind; -1 if there is none, or more than one.</summary>
     internal int IndexOfOnly(HttpField field)
     {
         int index = IndexOf(field);
         return index >= 0 && IndexOf(field, index + 1) < 0 ? index : -1;
     }
 
-    /// <summary>What it has found, in as little memory as that takes: for who keeps it. Not to be read on with.</summary>
+    /// <summary>Returns a compact copy of the result, for long-term use. It cannot read further.</summary>
     internal HttpReader Copy()
     {
         HttpReader copy = (HttpReader)MemberwiseClone();
@@ -128,12 +130,12 @@ internal sealed partial class HttpReader
 
     // ------------------------------------------------------------------ reading
 
-    /// <summary>Begins with a request.</summary>
+    /// <summary>Begins a request.</summary>
     internal void BeginRequest(in HttpReaderLimits limits) => Begin(limits, isResponse: false, answersHead: false);
 
-    /// <summary>Begins with a response.</summary>
-    /// <param name="limits">How large it may become.</param>
-    /// <param name="answersHead">The request was HEAD: there is no body, whatever the fields say.</param>
+    /// <summary>Begins a response.</summary>
+    /// <param name="limits">Size limits.</param>
+    /// <param name="answersHead">Whether the request was HEAD: there is no body, whatever the fields are.</param>
     internal void BeginResponse(in HttpReaderLimits limits, bool answersHead) => Begin(limits, isResponse: true, answersHead);
 
     private void Begin(in HttpReaderLimits limits, bool isResponse, bool answersHead)
@@ -155,8 +157,8 @@ internal sealed partial class HttpReader
         Framing = HttpFraming.None;
     }
 
-    /// <summary>Reads on. See the head of this class for what to give.</summary>
-    /// <param name="unread">From the head's first byte on.</param>
+    /// <summary>Continues to read.</summary>
+    /// <param name="unread">All bytes from the first byte of the head on.</param>
     internal HttpReading Read(ReadOnlySpan<byte> unread)
     {
         if (Rule != HttpRule.None) return HttpReading.Broken;
@@ -178,7 +180,8 @@ internal sealed partial class HttpReader
         return HttpReading.Broken;
     }
 
-    /// <summary>Where the CR of the line is that began at the last end, or -1: more is needed, or a rule was broken.</summary>
+    /// <summary>Returns the index of the CR that ends the current line; -1 if more bytes are needed, or a rule was
+    /// broken.</summary>
     private int FindLineEnd(ReadOnlySpan<byte> unread, out HttpRule rule)
     {
         bool isStart = _expected == Expected.StartLine;

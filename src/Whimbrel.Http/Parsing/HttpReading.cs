@@ -1,17 +1,17 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What a reader has to say.</summary>
+/// <summary>Result of a reader.</summary>
 internal enum HttpReading
 {
-    /// <summary>It needs more bytes: the same again, joined with what follows.</summary>
+    /// <summary>More bytes are needed: pass the unconsumed ones again, followed by new bytes.</summary>
     NeedMore,
 
-    /// <summary>A piece of a body. More may follow.</summary>
+    /// <summary>Piece of a body. More may follow.</summary>
     Data,
 
-    /// <summary>The head, or the body, is whole.</summary>
+    /// <summary>The head, or the body, is complete.</summary>
     Done,
 
-    /// <summary>A rule was broken. Nothing can be read any more.</summary>
+    /// <summary>A rule was broken. No more can be read.</summary>
     Broken,
 }

@@ -1,134 +1,135 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What a message can break. Each has a status to answer and a sentence in <see cref="HttpRules"/>.</summary>
+/// <summary>Rules that a message can break. Each has a status and a sentence in <see cref="HttpRules"/>.</summary>
 internal enum HttpRule
 {
-    /// <summary>Nothing is wrong.</summary>
+    /// <summary>No rule is broken.</summary>
     None,
 
-    /// <summary>A LF without a CR before it.</summary>
+    /// <summary>LF without a CR before it.</summary>
     BareLf,
 
-    /// <summary>A CR without a LF behind it.</summary>
+    /// <summary>CR without a LF after it.</summary>
     BareCr,
 
-    /// <summary>A control character other than HTAB in a line.</summary>
+    /// <summary>Control character other than HTAB in a line.</summary>
     ControlCharacter,
 
-    /// <summary>More before the start line than one empty line, or one before that of a response.</summary>
+    /// <summary>More than one empty line before a request's start line, or any before a response's.</summary>
     EmptyLines,
 
-    /// <summary>The start line is longer than its limit.</summary>
+    /// <summary>Start line longer than its limit.</summary>
     LineTooLong,
 
-    /// <summary>The head, or the trailers, are larger than their limit.</summary>
+    /// <summary>Head, or trailers, larger than their limit.</summary>
     HeadTooLarge,
 
-    /// <summary>More fields than the limit, those of the trailers counted as well.</summary>
+    /// <summary>More fields than the limit, including trailers.</summary>
     TooManyFields,
 
-    /// <summary>The method is no token, or there is none.</summary>
+    /// <summary>Missing method, or one that is no token.</summary>
     BadMethod,
 
-    /// <summary>The target is empty or has a byte that may not stand there.</summary>
+    /// <summary>Target that is empty or has an invalid byte.</summary>
     BadTarget,
 
-    /// <summary>A percent sign in the path without two hexadecimal digits, or one that stands for NUL.</summary>
+    /// <summary>Percent sign in the path without two hexadecimal digits, or an encoded NUL.</summary>
     BadPercent,
 
-    /// <summary>A form of target that this method does not have.</summary>
+    /// <summary>Form of target that is not allowed for the method.</summary>
     TargetForm,
 
-    /// <summary>The line does not end in a version of HTTP.</summary>
+    /// <summary>Start line without a version of HTTP.</summary>
     BadVersion,
 
-    /// <summary>A major version other than 1.</summary>
+    /// <summary>Major version other than 1.</summary>
     UnsupportedVersion,
 
-    /// <summary>A status line that is none.</summary>
+    /// <summary>Malformed status line.</summary>
     BadStatusLine,
 
-    /// <summary>The first field begins with a space.</summary>
+    /// <summary>Space before the first field.</summary>
     LeadingSpace,
 
-    /// <summary>A field continues in the next line, and that is not taken: of a request, of a strict response, of what frames the message.</summary>
+    /// <summary>Folded field, where it is rejected: in a request, in a strict response, in a framing field.</summary>
     FoldedField,
 
-    /// <summary>A line without a colon among the fields.</summary>
+    /// <summary>Field line without a colon.</summary>
     NoColon,
 
-    /// <summary>A field without a name.</summary>
+    /// <summary>Field without a name.</summary>
     EmptyName,
 
-    /// <summary>A space in or behind the name of a field.</summary>
+    /// <summary>Space in or after the name of a field.</summary>
     SpaceInName,
 
-    /// <summary>The name of a field is no token.</summary>
+    /// <summary>Name of a field that is no token.</summary>
     BadName,
 
-    /// <summary>A field that may come once came twice; or several lengths disagree.</summary>
+    /// <summary>Repeated field that may occur once, or different lengths.</summary>
     DuplicateField,
 
-    /// <summary>Content-Length is no number of up to 19 digits.</summary>
+    /// <summary>Content-Length that is no number of up to 19 digits.</summary>
     BadContentLength,
 
-    /// <summary>Transfer-Encoding does not end in chunked, exactly once.</summary>
+    /// <summary>Transfer-Encoding that does not end in exactly one chunked.</summary>
     BadTransferEncoding,
 
-    /// <summary>A transfer coding besides chunked.</summary>
+    /// <summary>Transfer coding other than chunked.</summary>
     UnsupportedTransferEncoding,
 
     /// <summary>Transfer-Encoding in HTTP/1.0.</summary>
     TransferEncodingIn10,
 
-    /// <summary>Transfer-Encoding beside Content-Length.</summary>
+    /// <summary>Transfer-Encoding together with Content-Length.</summary>
     TwoFramings,
 
-    /// <summary>A method that has a body, in HTTP/1.0, without a length: who reads on until the end of the connection sees a body.</summary>
+    /// <summary>HTTP/1.0 method with a body, without a length: some recipients would read a body until the end of the
+    /// connection.</summary>
     MissingLength,
 
     /// <summary>No Host in HTTP/1.1.</summary>
     MissingHost,
 
-    /// <summary>Host, or the authority of the target, is no host with or without a port.</summary>
+    /// <summary>Host, or authority of the target, that is no host with an optional port.</summary>
     BadHost,
 
-    /// <summary>Host is not the host of the target.</summary>
+    /// <summary>Host different from the host of the target.</summary>
     HostDisagrees,
 
-    /// <summary>Expect is something else than 100-continue.</summary>
+    /// <summary>Expect other than 100-continue.</summary>
     UnknownExpectation,
 
-    /// <summary>A chunk's size is missing, malformed or more than 63 bits.</summary>
+    /// <summary>Chunk size that is missing, malformed or more than 63 bits.</summary>
     BadChunkSize,
 
-    /// <summary>An extension of a chunk that does not follow the grammar, or has spaces.</summary>
+    /// <summary>Malformed extension of a chunk, or one with spaces.</summary>
     BadChunkExtension,
 
     /// <summary>Extensions of a chunk, or of all chunks, longer than their limit.</summary>
     ChunkExtensionTooLong,
 
-    /// <summary>Behind the bytes of a chunk comes no CR LF.</summary>
+    /// <summary>Missing CR LF after the bytes of a chunk.</summary>
     BadChunkEnd,
 
-    /// <summary>The body is larger than its limit.</summary>
+    /// <summary>Body larger than its limit.</summary>
     BodyTooLarge,
 
-    /// <summary>A trailer that says how the message is framed or where it goes.</summary>
+    /// <summary>Framing or routing field among the trailers.</summary>
     ForbiddenTrailer,
 
-    /// <summary>A response that cannot have a body announces one.</summary>
+    /// <summary>Announced body in a response that cannot have one.</summary>
     ForbiddenBody,
 
-    /// <summary>The sender ended in the middle.</summary>
+    /// <summary>End of the data in the middle of a message.</summary>
     Truncated,
 
-    /// <summary>More interim answers (1xx) to one request than their limit.</summary>
+    /// <summary>More interim responses (1xx) to one request than the limit.</summary>
     TooManyInterims,
 
-    /// <summary>A 101 that names no protocol, or that nobody has asked for.</summary>
+    /// <summary>101 without a protocol, or without a request for it.</summary>
     BadSwitch,
 
-    /// <summary>Bytes that belong to no answer: behind the last one, or before there was a request.</summary>
+    /// <summary>Bytes that belong to no response: after the last one, or before a request.</summary>
     Unasked,
 }

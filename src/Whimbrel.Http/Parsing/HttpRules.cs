@@ -2,10 +2,10 @@ using System.Globalization;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What is answered to a message that broke a rule.</summary>
+/// <summary>Statuses and texts for broken rules.</summary>
 internal static class HttpRules
 {
-    /// <summary>The status for a request.</summary>
+    /// <summary>Returns the status for a request.</summary>
     internal static int StatusOf(HttpRule rule) => rule switch
     {
         HttpRule.MissingLength => 411,
@@ -19,14 +19,14 @@ internal static class HttpRules
         _ => 400,
     };
 
-    /// <summary>A request body above a limit, as a sentence without its full stop that names the option.</summary>
-    /// <param name="isKept">The body is kept in memory, and has a limit of its own.</param>
+    /// <summary>Returns a sentence, without its full stop, that names the option of the body limit.</summary>
+    /// <param name="isKept">Whether the body is buffered, and has its own limit.</param>
     /// <param name="options">Options of the server.</param>
     internal static string TextOfTooLarge(bool isKept, HttpOptions options) => string.Create(
         CultureInfo.InvariantCulture,
         $"{TextOf(HttpRule.BodyTooLarge)}: HttpOptions.{(isKept ? nameof(HttpOptions.BufferedBodyLimitBytes) : nameof(HttpOptions.BodyLimitBytes))} is {(isKept ? options.BufferedBodyLimitBytes : options.BodyLimitBytes)} bytes");
 
-    /// <summary>What is wrong, as a sentence without its full stop. Says nothing of what was sent.</summary>
+    /// <summary>Returns the error as a sentence without its full stop. It contains no received data.</summary>
     internal static string TextOf(HttpRule rule) => rule switch
     {
         HttpRule.BareLf => "A line ends in LF alone: lines end in CR LF",

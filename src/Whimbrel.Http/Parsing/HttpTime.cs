@@ -4,10 +4,11 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Moments in fields, in seconds since 1970: the form that is written, and the two older ones that must be read, too.</summary>
+/// <summary>Dates of fields, in seconds since 1970: the written format, and two older ones that must be
+/// accepted.</summary>
 internal static class HttpTime
 {
-    /// <summary>Bytes of the form that is written.</summary>
+    /// <summary>Length of the written format in bytes.</summary>
     internal const int Length = 29;
 
     private static readonly string[] s_months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -17,10 +18,11 @@ internal static class HttpTime
 
     internal static string TextOf(long seconds) => DateTimeOffset.FromUnixTimeSeconds(seconds).ToString("R", CultureInfo.InvariantCulture);
 
-    /// <summary>False for what is no moment: a condition with it is passed over.</summary>
-    /// <param name="text">The value of a field.</param>
-    /// <param name="nowSeconds">For the years of two digits: one that would lie more than 50 years ahead is of the century before.</param>
-    /// <param name="seconds">Since 1970.</param>
+    /// <summary>Reads a date. Returns false if it is malformed: the condition is then ignored.</summary>
+    /// <param name="text">Value of a field.</param>
+    /// <param name="nowSeconds">Current time, for years of two digits: a date more than 50 years ahead is of the
+    /// previous century.</param>
+    /// <param name="seconds">Seconds since 1970.</param>
     internal static bool TryRead(ReadOnlySpan<byte> text, long nowSeconds, out long seconds)
     {
         seconds = 0;

@@ -6,9 +6,9 @@ using System.Text;
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// Writes the head of a message into memory of the caller's. What would split or bend a message is refused by throwing, at the call
-/// that wants it: a name that is no token, a value with a control character, a second framing. When the room does not do, it writes
-/// nothing more and says so: the caller begins again with more.
+/// Writes the head of a message into the caller's memory. Arguments that would split or change the message throw at the
+/// call: a name that is no token, a value with a control character, a second framing. If the memory is too small, it
+/// stops and sets <see cref="IsFull"/>: the caller starts again with more.
 /// </summary>
 internal ref struct HttpWriter
 {
@@ -26,10 +26,10 @@ internal ref struct HttpWriter
         Head,
     }
 
-    /// <summary>Bytes written.</summary>
+    /// <summary>Number of bytes written.</summary>
     internal int Length { get; private set; }
 
-    /// <summary>It did not fit: what was written is of no use.</summary>
+    /// <summary>Whether the memory was too small: the written bytes are useless.</summary>
     internal bool IsFull { get; private set; }
 
     // ------------------------------------------------------------------ start line
@@ -81,7 +81,7 @@ internal ref struct HttpWriter
         AddField(name, value);
     }
 
-    /// <summary>A field whose value is text.</summary>
+    /// <summary>Writes a field with a text value.</summary>
     internal void Field(HttpField field, string value)
     {
         CheckNotFraming(field);
@@ -94,7 +94,7 @@ internal ref struct HttpWriter
         Add("\r\n"u8);
     }
 
-    /// <summary>Fields that <see cref="TryWriteField"/> has written, with their line ends.</summary>
+    /// <summary>Writes fields produced by <see cref="TryWriteField"/>, with their line ends.</summary>
     internal void CheckedFields(ReadOnlySpan<byte> lines)
     {
         Enter(Written.StartLine);
@@ -123,14 +123,14 @@ internal ref struct HttpWriter
         Add("\r\n"u8);
     }
 
-    /// <summary>Bytes behind the head, if they are to leave with it.</summary>
+    /// <summary>Writes bytes after the head, to be sent with it.</summary>
     internal void Body(ReadOnlySpan<byte> bytes)
     {
         Enter(Written.Head);
         Add(bytes);
     }
 
-    /// <summary>Writes one field as a line of its own. False: it does not fit.</summary>
+    /// <summary>Writes one field as a line. Returns false if it does not fit.</summary>
     internal static bool TryWriteField(Span<byte> room, ReadOnlySpan<char> name, ReadOnlySpan<char> value, out int written)
     {
         if (!HttpBytes.IsToken(name)) RefuseName();
@@ -145,10 +145,10 @@ internal ref struct HttpWriter
         return true;
     }
 
-    /// <summary>Writes one field as a line of its own, of a name and a value that a reader has let pass.</summary>
-    /// <param name="room">Four bytes more than both.</param>
+    /// <summary>Writes one field as a line, with a name and a value checked by a reader.</summary>
+    /// <param name="room">Buffer, four bytes longer than both.</param>
     /// <param name="name">A token.</param>
-    /// <param name="value">Without controls.</param>
+    /// <param name="value">Value without control characters.</param>
     internal static void WriteChecked(Span<byte> room, ReadOnlySpan<byte> name, ReadOnlySpan<byte> value)
     {
         name.CopyTo(room);
@@ -157,9 +157,9 @@ internal ref struct HttpWriter
         "\r\n"u8.CopyTo(room[(name.Length + 2 + value.Length)..]);
     }
 
-    /// <summary>The line in front of a chunk.</summary>
-    /// <param name="room">10 bytes or more.</param>
-    /// <param name="length">1 or more: the one of 0 ends the body.</param>
+    /// <summary>Writes the line before a chunk.</summary>
+    /// <param name="room">Buffer of at least 10 bytes.</param>
+    /// <param name="length">Length of the chunk, 1 or more: 0 would end the body.</param>
     internal static int WriteChunkLine(Span<byte> room, int length)
     {
         ArgumentOutOfRangeException.ThrowIfNegativeOrZero(length);
@@ -168,7 +168,7 @@ internal ref struct HttpWriter
         return digits + 2;
     }
 
-    // ------------------------------------------------------------------ what is refused
+    // ------------------------------------------------------------------ checks
 
     internal static void CheckName(ReadOnlySpan<byte> name)
     {
@@ -176,14 +176,14 @@ internal ref struct HttpWriter
         CheckNotFraming(KnownFields.Find(name));
     }
 
-    /// <summary>No controls but HTAB, and no space at its ends: who reads it would take that away.</summary>
+    /// <summary>Rejects control characters except HTAB, and spaces at both ends, because readers remove them.</summary>
     internal static void CheckValue(ReadOnlySpan<byte> value, string name)
     {
         if (value.ContainsAny(HttpBytes.NotInLine)) RefuseControl(name);
         if (!value.IsEmpty && (value[0] is (byte)' ' or (byte)'\t' || value[^1] is (byte)' ' or (byte)'\t')) RefuseSpace(name);
     }
 
-    /// <summary>As <see cref="CheckValue"/>, and nothing but ASCII.</summary>
+    /// <summary>Checks as <see cref="CheckValue"/>, and rejects non-ASCII characters.</summary>
     internal static void CheckText(ReadOnlySpan<char> value)
     {
         foreach (char c in value)

@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Names of the known fields, and which of them a name is.</summary>
+/// <summary>Names of the known fields, and the search for them.</summary>
 internal static class KnownFields
 {
     private const int Buckets = 256;
@@ -109,6 +109,6 @@ internal static class KnownFields
         return HttpField.Other;
     }
 
-    // Length, first and last letter tell nearly all of them apart.
+    // Length, first and last letter distinguish nearly all of them.
     private static int BucketOf(ReadOnlySpan<byte> name) => (name.Length * 37 + (name[0] | 0x20) * 11 + (name[^1] | 0x20)) & (Buckets - 1);
 }

@@ -4,13 +4,13 @@ using System.Text;
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// Reads a body of parts (<c>multipart/form-data</c>): bytes in, offsets out, wherever the bytes are cut. As strict as the reader of
-/// messages: no text before the first boundary or behind the last, lines end in CR LF, each part has one name. What a part says is kept
-/// as ranges of the bytes that its head was read from.
+/// Reads a body of parts (<c>multipart/form-data</c>) as offsets, independent of how the bytes are split. Strict: no
+/// text before the first boundary or after the last, lines end in CR LF, each part has one name. Names are ranges of
+/// the bytes from which the head was read.
 /// </summary>
 internal sealed class MultipartReader
 {
-    /// <summary>The head of a part, with its empty line.</summary>
+    /// <summary>Largest head of a part in bytes, including its empty line.</summary>
     internal const int HeadLimitBytes = 4096;
 
     private const int FieldLimit = 16;
@@ -25,9 +25,9 @@ internal sealed class MultipartReader
     private int _epilogue;
     private Place _place;
 
-    /// <summary>A reader for one body.</summary>
-    /// <param name="boundary">See <see cref="TryFindBoundary"/>.</param>
-    /// <param name="partLimit">Most parts.</param>
+    /// <summary>Creates a reader for one body.</summary>
+    /// <param name="boundary">Boundary from <see cref="TryFindBoundary"/>.</param>
+    /// <param name="partLimit">Largest number of parts.</param>
     internal MultipartReader(ReadOnlySpan<byte> boundary, int partLimit)
     {
         _delimiter = [.. "\r\n--"u8, .. boundary];
@@ -44,25 +44,26 @@ internal sealed class MultipartReader
         Broken,
     }
 
-    /// <summary>What was broken.</summary>
+    /// <summary>Broken rule.</summary>
     internal MultipartRule Rule { get; private set; }
 
-    /// <summary>Where the data begins that was found.</summary>
+    /// <summary>Offset of the data.</summary>
     internal int Start { get; private set; }
 
-    /// <summary>How long it is.</summary>
+    /// <summary>Length of the data.</summary>
     internal int Length { get; private set; }
 
-    /// <summary>The name of the part, without quotes, with backslashes.</summary>
+    /// <summary>Name of the part, without quotes, with backslashes.</summary>
     internal Range Name { get; private set; }
 
-    /// <summary>The name of its file, the same; null when it has none.</summary>
+    /// <summary>File name in the same form; null for none.</summary>
     internal Range? FileName { get; private set; }
 
-    /// <summary>Its Content-Type; null when it has none.</summary>
+    /// <summary>Content-Type; null for none.</summary>
     internal Range? ContentType { get; private set; }
 
-    /// <summary>The boundary of a Content-Type. False: it is not <c>multipart/form-data</c>, or has none that is allowed.</summary>
+    /// <summary>Gets the boundary of a Content-Type. Returns false if it is not <c>multipart/form-data</c>, or has no
+    /// valid boundary.</summary>
     internal static bool TryFindBoundary(ReadOnlySpan<byte> contentType, out ReadOnlySpan<byte> boundary)
     {
         boundary = default;
@@ -80,9 +81,9 @@ internal sealed class MultipartReader
         return rest.IsAtEnd && !boundary.IsEmpty;
     }
 
-    /// <summary>Reads on.</summary>
-    /// <param name="unread">What was not taken before, and what has come since.</param>
-    /// <param name="taken">How many bytes are done with.</param>
+    /// <summary>Continues to read.</summary>
+    /// <param name="unread">Bytes that the last call did not consume, followed by new bytes.</param>
+    /// <param name="taken">Number of bytes consumed.</param>
     internal MultipartReading Read(ReadOnlySpan<byte> unread, out int taken)
     {
         taken = 0;
@@ -113,7 +114,7 @@ internal sealed class MultipartReader
                 case Place.Data:
                     return ReadData(rest, ref taken);
                 case Place.Epilogue:
-                    // A line end may follow, and nothing else.
+                    // Only a line end may follow.
                     for (; taken < unread.Length; taken++, _epilogue++)
                     {
                         if (_epilogue == 2 || unread[taken] != "\r\n"u8[_epilogue]) return Break(MultipartRule.Rest);
@@ -126,7 +127,7 @@ internal sealed class MultipartReader
         }
     }
 
-    /// <summary>The body is over. True: it was whole.</summary>
+    /// <summary>Signals the end of the body. Returns whether it was complete.</summary>
     internal bool Finish()
     {
         if (_place == Place.Epilogue && _epilogue != 1) return true;
@@ -134,10 +135,10 @@ internal sealed class MultipartReader
         return false;
     }
 
-    /// <summary>The status for a rule.</summary>
+    /// <summary>Returns the status for a rule.</summary>
     internal static int StatusOf(MultipartRule rule) => rule is MultipartRule.TooManyParts or MultipartRule.HeadTooLarge ? 413 : 400;
 
-    /// <summary>What is wrong, as a sentence without its full stop.</summary>
+    /// <summary>Returns the error as a sentence without its full stop.</summary>
     internal static string TextOf(MultipartRule rule) => rule switch
     {
         MultipartRule.Start => "The form does not begin with its boundary",
@@ -163,7 +164,7 @@ internal sealed class MultipartReader
 
     private MultipartReading ReadHead(ReadOnlySpan<byte> rest, ref int taken)
     {
-        // Each time from where the scan stopped: what the lines say is read when the empty one is there.
+        // Each scan continues where the last one stopped; lines are parsed when the empty one has arrived.
         while (true)
         {
             int end = HttpLines.FindEnd(rest, ref _scanned, HeadLimitBytes - 2, out HttpRule rule);
@@ -251,7 +252,7 @@ internal sealed class MultipartReader
         return rest.IsAtEnd && hasName;
     }
 
-    // ------------------------------------------------------------------ its bytes
+    // ------------------------------------------------------------------ data
 
     private MultipartReading ReadData(ReadOnlySpan<byte> rest, ref int taken)
     {
@@ -271,7 +272,8 @@ internal sealed class MultipartReader
         return MultipartReading.Data;
     }
 
-    /// <summary>Bytes at the end that may be the beginning of a boundary. It has one CR, at its start.</summary>
+    /// <summary>Returns the number of bytes at the end that may begin a boundary, which has one CR, at its
+    /// start.</summary>
     private int HeldBack(ReadOnlySpan<byte> rest)
     {
         int tail = Math.Min(rest.Length, _delimiter.Length - 1);
@@ -283,7 +285,8 @@ internal sealed class MultipartReader
 
     // ------------------------------------------------------------------ parameters
 
-    /// <summary>The parameters behind a value: <c>; name=token; name="text"</c>. In a text a backslash stands before what it quotes.</summary>
+    /// <summary>Parameters after a value: <c>; name=token; name="text"</c>. In quoted text a backslash escapes the next
+    /// quote or backslash.</summary>
     private ref struct Parameters
     {
         private readonly ReadOnlySpan<byte> _text;
@@ -291,7 +294,7 @@ internal sealed class MultipartReader
 
         internal Parameters(ReadOnlySpan<byte> text) => _text = text;
 
-        /// <summary>All were read, and none is malformed.</summary>
+        /// <summary>Whether all were read, and none is malformed.</summary>
         internal readonly bool IsAtEnd => _at == _text.Length;
 
         internal bool TryNext(out ReadOnlySpan<byte> name, out Range value)
@@ -318,7 +321,7 @@ internal sealed class MultipartReader
 
             for (at = ++start; at < _text.Length && _text[at] != '"'; at++)
             {
-                // Other backslashes stand for themselves: old browsers send whole paths.
+                // Other backslashes stand for themselves, because old browsers send whole paths.
                 if (_text[at] == '\\' && at + 1 < _text.Length && _text[at + 1] is (byte)'"' or (byte)'\\') at++;
             }
 

@@ -1,20 +1,20 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What a <see cref="MultipartReader"/> has found.</summary>
+/// <summary>Result of <see cref="MultipartReader.Read"/>.</summary>
 internal enum MultipartReading
 {
-    /// <summary>More bytes are needed, or, behind the last boundary, the end.</summary>
+    /// <summary>More bytes are needed; after the last boundary, the end.</summary>
     NeedMore,
 
-    /// <summary>The head of a part.</summary>
+    /// <summary>Head of a part.</summary>
     Part,
 
-    /// <summary>Bytes of the part.</summary>
+    /// <summary>Data of the part.</summary>
     Data,
 
-    /// <summary>The part is over.</summary>
+    /// <summary>End of the part.</summary>
     PartEnd,
 
-    /// <summary>A rule was broken: nothing can be read any more.</summary>
+    /// <summary>A rule was broken. No more can be read.</summary>
     Broken,
 }

@@ -1,15 +1,15 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What a body of parts can break.</summary>
+/// <summary>Rules that a body of parts can break.</summary>
 internal enum MultipartRule
 {
-    /// <summary>Nothing is wrong.</summary>
+    /// <summary>No rule is broken.</summary>
     None,
 
-    /// <summary>It does not begin with its boundary.</summary>
+    /// <summary>The body does not begin with its boundary.</summary>
     Start,
 
-    /// <summary>Behind a boundary comes neither a line end nor the two hyphens of the last one.</summary>
+    /// <summary>A boundary is followed neither by a line end nor by the two hyphens of the last one.</summary>
     BoundaryEnd,
 
     /// <summary>More parts than the limit.</summary>
@@ -21,13 +21,13 @@ internal enum MultipartRule
     /// <summary>The head of a part is malformed.</summary>
     BadHead,
 
-    /// <summary>A part has not exactly one Content-Disposition of form-data with a name.</summary>
+    /// <summary>A part does not have exactly one Content-Disposition of form-data with a name.</summary>
     BadDisposition,
 
-    /// <summary>A part has a transfer encoding that would have to be undone.</summary>
+    /// <summary>A part has a transfer encoding that would need decoding.</summary>
     Encoded,
 
-    /// <summary>Something stands behind the last boundary.</summary>
+    /// <summary>Bytes follow the last boundary.</summary>
     Rest,
 
     /// <summary>The body ended before its last boundary.</summary>

@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Status lines, made once.</summary>
+/// <summary>Cached status lines.</summary>
 internal static class StatusLines
 {
     private const int First = 100;
@@ -20,20 +20,20 @@ internal static class StatusLines
         }
     }
 
-    /// <summary>The whole line, with its end.</summary>
+    /// <summary>Returns the whole line, with its line end.</summary>
     internal static ReadOnlySpan<byte> For(int status) => s_lines[IndexOf(status)];
 
-    /// <summary>The line up to the reason.</summary>
+    /// <summary>Returns the line up to the reason phrase.</summary>
     internal static ReadOnlySpan<byte> Start(int status) => s_starts[IndexOf(status)];
 
-    /// <summary>Throws for what is no status.</summary>
+    /// <summary>Returns the index of a status. Throws for an invalid one.</summary>
     internal static int IndexOf(int status)
     {
         if (status is < First or > Last) throw new ArgumentOutOfRangeException(nameof(status), status, $"A status lies between {First} and {Last}.");
         return status - First;
     }
 
-    /// <summary>The usual words, or none.</summary>
+    /// <summary>Returns the standard reason phrase; empty for none.</summary>
     internal static string ReasonOf(int status) => status switch
     {
         100 => "Continue",

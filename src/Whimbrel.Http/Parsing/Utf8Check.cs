@@ -5,19 +5,20 @@ using System.Text.Unicode;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Judges UTF-8 that comes in pieces, at the first byte that cannot be. Without an end it needs no reset: a text that is complete leaves nothing behind.</summary>
+/// <summary>Validates UTF-8 that arrives in pieces, at the first invalid byte. It needs no reset, because complete text
+/// leaves no state.</summary>
 internal struct Utf8Check
 {
     private const int Longest = 4; // bytes of a character
 
-    // The bytes of a character that is not whole, the first of them lowest.
+    // Bytes of an incomplete character, the first of them lowest.
     private uint _begun;
     private int _count;
 
-    /// <summary>Nothing is missing.</summary>
+    /// <summary>Whether the last character is complete.</summary>
     internal readonly bool IsComplete => _count == 0;
 
-    /// <summary>Reads on. False: it is no UTF-8, whatever follows.</summary>
+    /// <summary>Adds bytes. Returns false if the text is invalid, whatever follows.</summary>
     internal bool Add(ReadOnlySpan<byte> data)
     {
         while (_count > 0 && !data.IsEmpty)
@@ -27,7 +28,7 @@ internal struct Utf8Check
         }
 
         if (Utf8.IsValid(data)) return true;
-        // The last character may be cut. It begins in the last three bytes, at what does not continue another.
+        // The last character may be cut. It begins in the last three bytes, at one that is no continuation byte.
         int begin = data.Length - 1;
         int first = Math.Max(0, data.Length - (Longest - 1));
         while (begin > first && (data[begin] & 0xC0) == 0x80) begin--;

@@ -7,25 +7,25 @@ using System.Runtime.Intrinsics;
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// Masks and unmasks, which is the same (RFC 6455, 5.3). A key is its four bytes as a little-endian number: the first byte of a payload
-/// meets the lowest.
+/// Masks and unmasks, which is the same operation (RFC 6455, 5.3). A key is its four bytes as a little-endian number;
+/// its lowest byte masks the first byte of a payload.
 /// </summary>
 internal static class WebSocketMask
 {
-    /// <summary>The key for what comes behind so many bytes.</summary>
+    /// <summary>Returns the key for the bytes after a number of bytes.</summary>
     internal static uint Rotate(uint key, long bytes) => BitOperations.RotateRight(key, 8 * (int)(bytes & 3));
 
-    /// <summary>In place.</summary>
+    /// <summary>Masks in place.</summary>
     internal static void Apply(Span<byte> data, uint key) => Copy(data, data, key);
 
-    /// <summary>From one place to another, or to the same; never to one that overlaps it otherwise.</summary>
-    /// <param name="source">What is masked, or is to be.</param>
-    /// <param name="target">At least as long.</param>
-    /// <param name="key">For the first byte.</param>
+    /// <summary>Masks while copying. Source and target are the same or do not overlap.</summary>
+    /// <param name="source">Bytes to mask or unmask.</param>
+    /// <param name="target">Buffer, at least as long.</param>
+    /// <param name="key">Key of the first byte.</param>
     internal static void Copy(ReadOnlySpan<byte> source, Span<byte> target, uint key)
     {
         if (target.Length < source.Length) throw new ArgumentException("The target is too small.", nameof(target));
-        // Every access below ends at or before `length`, which both have.
+        // Safe because every access below ends at or before `length`, which is within both.
         nuint length = (uint)source.Length;
         nuint at = 0;
         ref byte from = ref MemoryMarshal.GetReference(source);
@@ -48,7 +48,7 @@ internal static class WebSocketMask
             for (; at + 16 <= length; at += 16) (Vector128.LoadUnsafe(ref from, at) ^ keys).StoreUnsafe(ref to, at);
         }
 
-        // Whole vectors have whole keys: the key of the rest is the same.
+        // Vectors contain whole keys, so the key of the rest is the same.
         for (; at < length; at++)
         {
             Unsafe.Add(ref to, at) = (byte)(Unsafe.Add(ref from, at) ^ (byte)key);

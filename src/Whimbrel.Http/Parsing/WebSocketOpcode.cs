@@ -1,15 +1,15 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What a frame is (RFC 6455, 5.2).</summary>
+/// <summary>Opcode of a frame (RFC 6455, 5.2).</summary>
 internal enum WebSocketOpcode : byte
 {
-    /// <summary>Goes on with the message under way.</summary>
+    /// <summary>Continues the current message.</summary>
     Continuation = 0,
 
-    /// <summary>Begins a message of UTF-8.</summary>
+    /// <summary>Begins a text message in UTF-8.</summary>
     Text = 1,
 
-    /// <summary>Begins a message of bytes.</summary>
+    /// <summary>Begins a binary message.</summary>
     Binary = 2,
 
     /// <summary>The sender sends no further data.</summary>
@@ -18,6 +18,6 @@ internal enum WebSocketOpcode : byte
     /// <summary>Asks for a pong with the same payload.</summary>
     Ping = 9,
 
-    /// <summary>Answers a ping, or comes unasked.</summary>
+    /// <summary>Answers a ping, or is unsolicited.</summary>
     Pong = 10,
 }

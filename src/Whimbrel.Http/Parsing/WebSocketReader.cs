@@ -4,16 +4,19 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>
-/// Reads frames, as places in the bytes it is given. Knows no connection and no clock, holds no bytes and allocates nothing.
+/// Reads frames, as offsets into the given bytes. It has no connection and no clock, keeps no bytes and allocates
+/// nothing.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>What was not taken is given again, joined with what follows, as by <see cref="Session.OnUnread"/>. The messages that come out do not
-/// depend on the cuts: pieces of a message come as they come, control frames whole, also between its fragments.</item>
-/// <item>A rule is judged by the first bytes that show it, and lengths before anything of the payload has come. What is broken stays broken.</item>
-/// <item>A piece is left masked, so that its reader chooses: in place, or while it copies (<see cref="Key"/>). Control frames are unmasked
-/// in place, and a close frame is judged.</item>
-/// <item>Whether text is UTF-8, and compressed data whole, is for who has it without mask and compression.</item>
+/// <item>Unconsumed bytes are passed again, followed by new ones, as by <see cref="Session.OnUnread"/>. The messages do
+/// not depend on how the bytes are split: pieces are reported as they arrive, control frames whole, also between
+/// fragments.</item>
+/// <item>A rule is checked at the first bytes that show it, and lengths before any byte of the payload. After a broken
+/// rule no more can be read.</item>
+/// <item>A piece stays masked, so that the caller unmasks it in place or while copying (<see cref="Key"/>). Control
+/// frames are unmasked in place, and a close frame is checked.</item>
+/// <item>The caller checks that text is UTF-8, and that compressed data is complete.</item>
 /// </list>
 /// </remarks>
 [StructLayout(LayoutKind.Auto)]
@@ -22,7 +25,7 @@ internal struct WebSocketReader
     /// <summary>Longest payload of a control frame.</summary>
     internal const int MostControlBytes = 125;
 
-    /// <summary>Frames without a payload that one message may have.</summary>
+    /// <summary>Largest number of frames without a payload in one message.</summary>
     internal const int MostEmptyFrames = 128;
 
     private readonly WebSocketRole _role;
@@ -37,12 +40,12 @@ internal struct WebSocketReader
     private bool _isInFrame;
     private bool _isLastFrame;
     private bool _isClosed;
-    private WebSocketOpcode _message; // Continuation while none is under way
+    private WebSocketOpcode _message; // Continuation if there is none
 
-    /// <summary>Begins behind the handshake.</summary>
-    /// <param name="role">That of this end.</param>
-    /// <param name="messageLimit">Most bytes of a message, as they come: compressed, if it is.</param>
-    /// <param name="mayCompress">permessage-deflate was agreed on.</param>
+    /// <summary>Creates a reader that begins after the handshake.</summary>
+    /// <param name="role">Role of this end.</param>
+    /// <param name="messageLimit">Largest message in bytes, as received: compressed, if it is.</param>
+    /// <param name="mayCompress">Whether permessage-deflate was agreed on.</param>
     internal WebSocketReader(WebSocketRole role, long messageLimit, bool mayCompress = false)
     {
         _role = role;
@@ -50,39 +53,41 @@ internal struct WebSocketReader
         _mayCompress = mayCompress;
     }
 
-    /// <summary>The rule that was broken.</summary>
+    /// <summary>Broken rule.</summary>
     internal WebSocketRule Rule { get; private set; }
 
-    /// <summary>Where the piece, or the payload of the control frame, begins in the bytes of the last call.</summary>
+    /// <summary>Offset of the piece, or of the control frame's payload, in the bytes of the last call.</summary>
     internal int Start { get; private set; }
 
-    /// <summary>How long it is. A piece may be empty.</summary>
+    /// <summary>Length of the piece or payload. A piece may be empty.</summary>
     internal int Length { get; private set; }
 
-    /// <summary>The key of the piece's first byte. 0 when it is not masked.</summary>
+    /// <summary>Key of the piece's first byte; 0 if it is not masked.</summary>
     internal uint Key { get; private set; }
 
-    /// <summary>Of the control frame, or Text or Binary for the message of a piece.</summary>
+    /// <summary>Opcode of the control frame; Text or Binary for a piece.</summary>
     internal WebSocketOpcode Opcode { get; private set; }
 
-    /// <summary>The piece is the first of its message.</summary>
+    /// <summary>Whether the piece is the first of its message.</summary>
     internal bool IsFirst { get; private set; }
 
-    /// <summary>The piece is the last of its message.</summary>
+    /// <summary>Whether the piece is the last of its message.</summary>
     internal bool IsLast { get; private set; }
 
-    /// <summary>The message is compressed.</summary>
+    /// <summary>Whether the message is compressed.</summary>
     internal bool IsCompressed { get; private set; }
 
-    /// <summary>Bytes of the frame that are still to come.</summary>
+    /// <summary>Number of missing bytes of the frame.</summary>
     internal readonly long Left => _left;
 
-    /// <summary>A message was begun and not finished.</summary>
+    /// <summary>Whether a message was begun and not completed.</summary>
     internal readonly bool IsInMessage => _message != WebSocketOpcode.Continuation;
 
-    /// <summary>Reads on.</summary>
-    /// <param name="unread">What the last call did not take, and what has come since. Control frames are unmasked in it.</param>
-    /// <param name="taken">How many of them are not to be given again; those of the piece or control frame are among them.</param>
+    /// <summary>Continues to read.</summary>
+    /// <param name="unread">Bytes that the last call did not consume, followed by new bytes. Control frames are
+    /// unmasked in place.</param>
+    /// <param name="taken">Number of bytes consumed, which are not passed again, including the piece or control
+    /// frame.</param>
     internal WebSocketReading Read(Span<byte> unread, out int taken)
     {
         taken = 0;
@@ -102,7 +107,7 @@ internal struct WebSocketReader
             BeginFrame(head);
             taken += head.Bytes;
             if (_left > 0) break;
-            // It is told only when it ends a message: nobody has anything to read of it.
+            // An empty frame is reported only if it ends a message, because it has no data.
             if (head.IsFinal) return TakePiece(0, ref taken);
             _isInFrame = false;
         }
@@ -171,7 +176,7 @@ internal struct WebSocketReader
 
     private struct Head
     {
-        /// <summary>0 while it is not whole.</summary>
+        /// <summary>Bytes of the head; 0 while it is incomplete.</summary>
         internal int Bytes;
         internal uint Key;
         internal long Length;
@@ -180,7 +185,7 @@ internal struct WebSocketReader
         internal bool IsCompressed;
     }
 
-    // In the order of the bytes, so that the rule told is the same wherever they are cut.
+    // In the order of the bytes, so that the reported rule does not depend on how they are split.
     private readonly WebSocketRule ReadHead(ReadOnlySpan<byte> unread, out Head head)
     {
         head = default;

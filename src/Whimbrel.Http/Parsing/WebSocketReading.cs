@@ -1,20 +1,20 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What <see cref="WebSocketReader"/> has to say.</summary>
+/// <summary>Result of <see cref="WebSocketReader.Read"/>.</summary>
 internal enum WebSocketReading
 {
-    /// <summary>It needs more bytes: what was not taken again, joined with what follows.</summary>
+    /// <summary>More bytes are needed: pass the unconsumed ones again, followed by new bytes.</summary>
     NeedMore,
 
-    /// <summary>A piece of a message, still masked.</summary>
+    /// <summary>Piece of a message, still masked.</summary>
     Piece,
 
-    /// <summary>A whole control frame, without its mask.</summary>
+    /// <summary>Whole control frame, unmasked.</summary>
     Control,
 
-    /// <summary>A close frame has come: what follows is nothing.</summary>
+    /// <summary>A close frame was received: later bytes are ignored.</summary>
     Done,
 
-    /// <summary>A rule was broken. Nothing can be read any more.</summary>
+    /// <summary>A rule was broken. No more can be read.</summary>
     Broken,
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Which end of a WebSocket this is. The masks follow from it: no caller says whether a frame has one.</summary>
+/// <summary>End of a WebSocket. It determines whether frames are masked, so no caller chooses.</summary>
 internal enum WebSocketRole : byte
 {
     /// <summary>Reads masked frames and writes plain ones.</summary>

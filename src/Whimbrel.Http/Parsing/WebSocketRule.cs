@@ -1,56 +1,57 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>What a peer can break once the protocol was switched. Each has a status to close with and a sentence in <see cref="WebSocketRules"/>.</summary>
+/// <summary>Rules that a peer can break after the handshake. Each has a status and a sentence in
+/// <see cref="WebSocketRules"/>.</summary>
 internal enum WebSocketRule : byte
 {
-    /// <summary>Nothing is wrong.</summary>
+    /// <summary>No rule is broken.</summary>
     None,
 
-    /// <summary>A reserved bit that nothing was agreed on for, or the bit of compression where it may not stand.</summary>
+    /// <summary>Reserved bit without an agreed extension, or the compression bit in a wrong frame.</summary>
     ReservedBit,
 
-    /// <summary>An opcode without a meaning.</summary>
+    /// <summary>Unknown opcode.</summary>
     ReservedOpcode,
 
-    /// <summary>A control frame in fragments.</summary>
+    /// <summary>Fragmented control frame.</summary>
     FragmentedControl,
 
-    /// <summary>A control frame of more than 125 bytes.</summary>
+    /// <summary>Control frame of more than 125 bytes.</summary>
     LongControl,
 
-    /// <summary>A client's frame without a mask.</summary>
+    /// <summary>Client frame without a mask.</summary>
     NotMasked,
 
-    /// <summary>A server's frame with a mask.</summary>
+    /// <summary>Server frame with a mask.</summary>
     Masked,
 
-    /// <summary>A length in more bytes than it needs.</summary>
+    /// <summary>Length in more bytes than needed.</summary>
     LengthNotMinimal,
 
-    /// <summary>A length of 2^63 and more.</summary>
+    /// <summary>Length of 2^63 or more.</summary>
     LengthTooLarge,
 
-    /// <summary>A continuation of nothing.</summary>
+    /// <summary>Continuation without a message.</summary>
     NothingToContinue,
 
-    /// <summary>A message begins inside another.</summary>
+    /// <summary>Message that begins inside another.</summary>
     MessageInMessage,
 
-    /// <summary>Frames without a payload go on for ever inside a message.</summary>
+    /// <summary>Too many frames without a payload inside a message.</summary>
     TooManyEmptyFrames,
 
-    /// <summary>A message is larger than the limit.</summary>
+    /// <summary>Message larger than the limit.</summary>
     MessageTooLarge,
 
-    /// <summary>Text, or the reason of a close, is no UTF-8.</summary>
+    /// <summary>Text, or reason of a close, that is not UTF-8.</summary>
     BadUtf8,
 
-    /// <summary>A close with half a status.</summary>
+    /// <summary>Close with an incomplete status.</summary>
     CloseTooShort,
 
-    /// <summary>A close with a status that may not be sent.</summary>
+    /// <summary>Close with a status that may not be sent.</summary>
     BadCloseStatus,
 
-    /// <summary>A compressed message is no whole DEFLATE data.</summary>
+    /// <summary>Compressed message that is not complete DEFLATE data.</summary>
     BadDeflate,
 }

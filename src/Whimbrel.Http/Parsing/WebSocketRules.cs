@@ -1,9 +1,9 @@
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>How a connection is closed whose peer broke a rule (RFC 6455, 7.4.1).</summary>
+/// <summary>Close statuses and texts for broken rules (RFC 6455, 7.4.1).</summary>
 internal static class WebSocketRules
 {
-    /// <summary>The status of the close frame.</summary>
+    /// <summary>Returns the status of the close frame.</summary>
     internal static WebSocketStatus StatusOf(WebSocketRule rule) => rule switch
     {
         WebSocketRule.BadUtf8 or WebSocketRule.BadDeflate => WebSocketStatus.InvalidPayload,
@@ -12,7 +12,8 @@ internal static class WebSocketRules
         _ => WebSocketStatus.ProtocolError,
     };
 
-    /// <summary>What is wrong, as a sentence without its full stop, of at most 123 bytes. Says nothing of what was sent.</summary>
+    /// <summary>Returns the error as a sentence without its full stop, of at most 123 bytes. It contains no received
+    /// data.</summary>
     internal static string TextOf(WebSocketRule rule) => rule switch
     {
         WebSocketRule.ReservedBit => "A reserved bit is set that no extension was agreed on for",

@@ -3,10 +3,11 @@ using System.Security.Cryptography;
 
 namespace Whimbrel.Http.Parsing;
 
-/// <summary>Writes the heads of frames for one end. Whether there is a mask follows from its role, and each frame of a client has a new key that nobody can guess.</summary>
+/// <summary>Writes frames for one end. Its role determines the mask; each frame of a client has a new unpredictable
+/// key.</summary>
 internal readonly struct WebSocketWriter(WebSocketRole role)
 {
-    /// <summary>Longest head.</summary>
+    /// <summary>Largest length of a head.</summary>
     internal const int MostHeadBytes = 14;
 
     private const int KeysAtOnce = 256;
@@ -20,21 +21,21 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
     /// <summary>Whether the payload must be masked by the key of its head.</summary>
     internal bool Masks => role == WebSocketRole.Client;
 
-    /// <summary>Bytes of a whole frame.</summary>
+    /// <summary>Returns the length of a whole frame.</summary>
     internal int FrameLength(int length) => HeadLength(length) + length;
 
-    /// <summary>Bytes of the head of a frame.</summary>
-    /// <param name="length">Of its payload.</param>
+    /// <summary>Returns the length of the head of a frame.</summary>
+    /// <param name="length">Length of its payload.</param>
     internal int HeadLength(long length) => 2 + (length > ushort.MaxValue ? 8 : length > WebSocketReader.MostControlBytes ? 2 : 0) + (Masks ? 4 : 0);
 
     /// <summary>Writes a head.</summary>
-    /// <param name="target">At least <see cref="HeadLength"/> bytes.</param>
-    /// <param name="opcode">What the frame is.</param>
-    /// <param name="isFinal">The last of its message; always for a control frame.</param>
-    /// <param name="isCompressed">The message is compressed; on its first frame only.</param>
-    /// <param name="length">Of the payload.</param>
-    /// <param name="key">To mask it by; 0 when it is not masked.</param>
-    /// <returns>Bytes written.</returns>
+    /// <param name="target">Buffer of at least <see cref="HeadLength"/> bytes.</param>
+    /// <param name="opcode">Opcode of the frame.</param>
+    /// <param name="isFinal">Whether it is the last of its message; always true for a control frame.</param>
+    /// <param name="isCompressed">Whether the message is compressed; on its first frame only.</param>
+    /// <param name="length">Length of the payload.</param>
+    /// <param name="key">Key to mask the payload; 0 if it is not masked.</param>
+    /// <returns>Number of bytes written.</returns>
     internal int WriteHead(Span<byte> target, WebSocketOpcode opcode, bool isFinal, bool isCompressed, long length, out uint key)
     {
         target[0] = (byte)((isFinal ? 0x80 : 0) | (isCompressed ? 0x40 : 0) | (int)opcode);
@@ -65,11 +66,11 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
     }
 
     /// <summary>Writes a whole frame.</summary>
-    /// <param name="target">At least <see cref="HeadLength"/> and the payload.</param>
-    /// <param name="opcode">What the frame is.</param>
-    /// <param name="payload">Copied, and masked on the way.</param>
-    /// <param name="isCompressed">The payload is a compressed message.</param>
-    /// <returns>Bytes written.</returns>
+    /// <param name="target">Buffer for <see cref="HeadLength"/> and the payload.</param>
+    /// <param name="opcode">Opcode of the frame.</param>
+    /// <param name="payload">Payload, masked while copying.</param>
+    /// <param name="isCompressed">Whether the payload is a compressed message.</param>
+    /// <returns>Number of bytes written.</returns>
     internal int WriteFrame(Span<byte> target, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed = false)
     {
         int head = WriteHead(target, opcode, isFinal: true, isCompressed, payload.Length, out uint key);
@@ -78,7 +79,7 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
         return head + payload.Length;
     }
 
-    // From the system's generator, many at a time: a call for each frame would cost more than the frame.
+    // From the system's generator, many keys at a time: a call per frame would cost more than the frame.
     private static uint NewKey()
     {
         uint[] keys = t_keys ??= new uint[KeysAtOnce];

@@ -4,8 +4,9 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Which web pages of other origins may use this server from a script (CORS): <c>new HttpOptions { Cors = new HttpCors("https://app.example") }</c>. Requests by
-/// which browsers ask beforehand are answered, whatever their path. It keeps no request out: who is no browser does not look at it.
+/// Web pages of other origins that may use this server from a script (CORS): <c>new HttpOptions { Cors = new
+/// HttpCors("https://app.example") }</c>. Preflight requests are answered for all paths. CORS rejects no request,
+/// because only browsers evaluate it.
 /// </summary>
 public sealed class HttpCors
 {
@@ -13,9 +14,10 @@ public sealed class HttpCors
     private byte[][]? _lines;
     private byte[]? _preflight;
 
-    /// <summary>Allows these origins.</summary>
-    /// <param name="origins">As browsers write them: <c>https://app.example</c>, <c>http://localhost:3000</c>, lower case, without a path. <c>*</c> alone for all.</param>
-    /// <exception cref="ArgumentException">One is none, or <c>*</c> is not alone.</exception>
+    /// <summary>Creates rules that allow these origins.</summary>
+    /// <param name="origins">Origins as browsers send them: <c>https://app.example</c>, <c>http://localhost:3000</c>,
+    /// lower case, without a path. <c>*</c> alone for all.</param>
+    /// <exception cref="ArgumentException">One is not an origin, or <c>*</c> is not alone.</exception>
     public HttpCors(params string[] origins)
     {
         ArgumentNullException.ThrowIfNull(origins);
@@ -27,19 +29,19 @@ public sealed class HttpCors
         _origins = [.. origins];
     }
 
-    /// <summary>Scripts may send cookies along and see the answer. Not with <c>*</c>.</summary>
+    /// <summary>Whether scripts may send cookies and read the response. Not with <c>*</c>. Default false.</summary>
     public bool AllowsCredentials { get; init; }
 
     /// <summary>Methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH, DELETE.</summary>
     public IReadOnlyList<string> Methods { get; init; } = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-    /// <summary>Fields that scripts may send. Null (the default): those they ask for.</summary>
+    /// <summary>Fields that scripts may send. Default null: all requested ones.</summary>
     public IReadOnlyList<string>? Fields { get; init; }
 
-    /// <summary>Fields of answers that scripts may see, besides the usual ones. Default none.</summary>
+    /// <summary>Response fields that scripts may read, besides the safelisted ones. Default none.</summary>
     public IReadOnlyList<string> ExposedFields { get; init; } = [];
 
-    /// <summary>How long a browser remembers what it was told. Zero up to 1 day; default 10 minutes.</summary>
+    /// <summary>Time for which a browser caches a preflight response. Zero to 1 day; default 10 minutes.</summary>
     public TimeSpan MaxAge { get; init; } = TimeSpan.FromMinutes(10);
 
     private static ReadOnlySpan<byte> VaryLine => "Vary: Origin\r\n"u8;
@@ -59,13 +61,14 @@ public sealed class HttpCors
         _lines = [.. _origins.Select(o => Encoding.ASCII.GetBytes($"Access-Control-Allow-Origin: {o}\r\n{more}"))];
     }
 
-    /// <summary>Adds what the answer has to say. True: that is all it has, the browser asks beforehand.</summary>
+    /// <summary>Adds the CORS fields of the response. Returns true for a preflight: its response has nothing
+    /// else.</summary>
     internal bool Apply(HttpRequest request, HttpResponse response)
     {
         bool isAsked = request.TryGet(HttpField.Origin, out ReadOnlySpan<byte> origin);
         byte[]? lines = _origins is ["*"] ? isAsked ? _lines![0] : null : Find(origin);
         if (lines is not null) response.AddLines(lines);
-        // An answer that a cache keeps must not be given to another origin.
+        // A cached response must not be used for another origin.
         else if (_origins is not ["*"]) response.AddLines(VaryLine);
         if (!isAsked || request.Verb != HttpVerb.Options || !request.TryGet(HttpField.AccessControlRequestMethod, out _)) return false;
         if (lines is null) return true;

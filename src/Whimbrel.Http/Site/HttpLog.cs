@@ -4,9 +4,10 @@ using System.Text;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A log of requests in the combined format, a line for each answer: <c>new HttpOptions { Log = new HttpLog(File.Open("access.log", FileMode.Append)) }</c>. Lines
-/// wait in memory, up to a limit, and a task writes them; when it cannot keep up lines are left out, counted, and the log itself says how many.
-/// Loops never wait for it. Any number of servers may share one. Dispose it behind them.
+/// Access log in the combined format, one line per response: <c>new HttpOptions { Log = new
+/// HttpLog(File.Open("access.log", FileMode.Append)) }</c>. Lines are queued in memory, up to a limit, and written by a
+/// task. If the task is too slow, lines are dropped and counted, and the log contains their number. Loops never wait
+/// for it. Several servers may share one. Dispose it after them.
 /// </summary>
 public sealed class HttpLog : IAsyncDisposable
 {
@@ -30,7 +31,7 @@ public sealed class HttpLog : IAsyncDisposable
     private readonly SemaphoreSlim _wake = new(0);
     private readonly Task _writing;
 
-    // Under the lock: lines that wait, and what was left out since the last of them.
+    // Under the lock: queued lines, and the number dropped since the last of them.
     private byte[] _lines;
     private byte[] _spare;
     private int _length;
@@ -40,9 +41,9 @@ public sealed class HttpLog : IAsyncDisposable
     private bool _isOver;
     private long _lost;
 
-    /// <summary>A log into a stream.</summary>
-    /// <param name="stream">Written to by one task, flushed after each write, and disposed with the log.</param>
-    /// <param name="limitBytes">Lines that wait: 4 KiB up to 1 GiB; default 1 MiB.</param>
+    /// <summary>Creates a log that writes to a stream.</summary>
+    /// <param name="stream">Stream, written by one task, flushed after each write, and disposed with the log.</param>
+    /// <param name="limitBytes">Largest size of queued lines in bytes: 4 KiB to 1 GiB; default 1 MiB.</param>
     public HttpLog(Stream stream, int limitBytes = DefaultLimit)
     {
         ArgumentNullException.ThrowIfNull(stream);
@@ -54,15 +55,16 @@ public sealed class HttpLog : IAsyncDisposable
         _writing = Task.Run(WriteAsync);
     }
 
-    /// <summary>Lines that were left out, because too many waited or the stream failed. Any thread.</summary>
+    /// <summary>Number of lines lost, because the queue was full or the stream failed. Any thread.</summary>
     public long LostLines => Volatile.Read(ref _lost);
 
-    /// <summary>Why the stream failed the last time; null when it never did.</summary>
+    /// <summary>Last exception of the stream; null if there was none.</summary>
     public Exception? Failure { get; private set; }
 
     // ------------------------------------------------------------------ one line, on any thread
 
-    /// <summary>Notes an answer. <paramref name="known"/> is null when its head could not be read.</summary>
+    /// <summary>Adds a line for a response. <paramref name="known"/> is null if the head of the request could not be
+    /// read.</summary>
     internal void Add(ReadOnlySpan<byte> peer, HttpRequest? known, int status, long bodyBytes)
     {
         byte[] line = t_line ??= new byte[FixedBytes + 4 * MostFieldBytes];
@@ -128,7 +130,7 @@ public sealed class HttpLog : IAsyncDisposable
         if (wakes) _wake.Release();
     }
 
-    // ------------------------------------------------------------------ the one who writes
+    // ------------------------------------------------------------------ the writing task
 
     private async Task WriteAsync()
     {
@@ -159,7 +161,7 @@ public sealed class HttpLog : IAsyncDisposable
             try
             {
                 await _stream.WriteAsync(lines.AsMemory(0, length)).ConfigureAwait(false);
-                // They were left out behind those that waited.
+                // The dropped lines came after the queued ones.
                 if (leftOut > 0) await _stream.WriteAsync(Encoding.ASCII.GetBytes($"# {leftOut} lines are left out here: the log could not be written fast enough\n")).ConfigureAwait(false);
                 await _stream.FlushAsync().ConfigureAwait(false);
             }
@@ -170,9 +172,9 @@ public sealed class HttpLog : IAsyncDisposable
                 lock (_lock)
                 {
                     _lost += count;
-                    _leftOut += count + leftOut; // said when it can be written again
+                    _leftOut += count + leftOut; // reported when the stream works again
                     if (_isOver && length == 0) return;
-                    // Without new lines there is nothing to try again for.
+                    // Without new lines there is no reason to retry.
                     waits = _length == 0 && !_isOver;
                     if (waits) _isAwake = false;
                 }
@@ -182,7 +184,7 @@ public sealed class HttpLog : IAsyncDisposable
         }
     }
 
-    /// <summary>Writes what waits, for at most 5 s, and disposes the stream. What comes later is lost.</summary>
+    /// <summary>Writes queued lines, for at most 5 s, and disposes the stream. Later lines are lost.</summary>
     public async ValueTask DisposeAsync()
     {
         lock (_lock)
@@ -196,7 +198,7 @@ public sealed class HttpLog : IAsyncDisposable
         await _stream.DisposeAsync().ConfigureAwait(false);
     }
 
-    /// <summary>Writes a line into room that does for all that a line may have.</summary>
+    /// <summary>Writes a line into a buffer that is large enough for the longest one.</summary>
     private ref struct Writer(Span<byte> room)
     {
         private readonly Span<byte> _room = room;
@@ -216,7 +218,8 @@ public sealed class HttpLog : IAsyncDisposable
             _length += written;
         }
 
-        /// <summary>What would end the field or the line, or reach a terminal, is written <c>\xHH</c>. A dash for nothing, three dots behind what is cut off.</summary>
+        /// <summary>Adds text. Bytes that would end the field or the line, or control a terminal, become <c>\xHH</c>.
+        /// Empty text becomes a dash; cut text ends with three dots.</summary>
         internal void AddEscaped(ReadOnlySpan<byte> text, int most)
         {
             if (text.IsEmpty) Add("-"u8);

@@ -5,14 +5,15 @@ using System.Globalization;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// What the meter "Whimbrel" says of HTTP: how long requests take, and how many are under way, by the names and units of OpenTelemetry. Told as it becomes known, on the thread of
-/// the request; nothing is counted and no clock is looked at while nobody listens.
+/// HTTP instruments of the meter "Whimbrel": duration and number of requests, by the names and units of OpenTelemetry.
+/// Recorded on the thread of the request. Without a listener nothing is counted and no clock is read.
 /// </summary>
-/// <remarks>Made on the thread pool when the first server, session or pool is made, as the classes of meters take milliseconds to load. Lives as long as the process.</remarks>
+/// <remarks>Created on the thread pool with the first server, session or pool, because the meter classes take
+/// milliseconds to load. It lives as long as the process.</remarks>
 internal sealed class HttpMetrics
 {
     private const int LowestStatus = 100;
-    private const int HighestStatus = 999; // of a client's answer; ours end at 599
+    private const int HighestStatus = 999; // of responses to a client; those of a server end at 599
     private const string SimulatedEngine = "memory";
     internal const string Unknown = "_OTHER";
 
@@ -20,7 +21,8 @@ internal sealed class HttpMetrics
     private static HttpMetrics? s_current;
     private static int s_isMade;
 
-    // Made when they are needed for the first time, once for each: a tag costs no allocation then. Two threads may both make one, and either does.
+    // Created on first use and cached, so that a tag needs no allocation. Two threads may both create one; either is
+    // valid.
     private readonly object?[] _statuses = new object?[HighestStatus - LowestStatus + 1];
     private readonly string?[] _statusTexts = new string?[HighestStatus - LowestStatus + 1];
     private readonly Histogram<double> _serverDuration;
@@ -29,7 +31,7 @@ internal sealed class HttpMetrics
 
     private HttpMetrics()
     {
-        _ = HttpTraces.IsHeard; // made here, too, and not by the first request
+        _ = HttpTraces.IsHeard; // loads the activity source here, and not in the first request
         Meter meter = new("Whimbrel", typeof(HttpMetrics).Assembly.GetName().Version?.ToString(3));
         _active = meter.CreateUpDownCounter<long>("http.server.active_requests", "{request}", "Requests whose head has come and whose answer is not complete.");
         _clientDuration = meter.CreateHistogram(
@@ -46,16 +48,16 @@ internal sealed class HttpMetrics
             new InstrumentAdvice<double> { HistogramBucketBoundaries = s_buckets });
     }
 
-    /// <summary>Null until they are made.</summary>
+    /// <summary>Current instruments; null until they are created.</summary>
     internal static HttpMetrics? Current => Volatile.Read(ref s_current);
 
-    /// <summary>Somebody listens to what servers say, or follows their requests.</summary>
+    /// <summary>Whether there is a listener for server metrics or activities.</summary>
     internal bool IsServerHeard => _serverDuration.Enabled || _active.Enabled || HttpTraces.IsHeard;
 
-    /// <summary>Somebody listens to what clients say.</summary>
+    /// <summary>Whether there is a listener for client metrics.</summary>
     internal bool IsClientHeard => _clientDuration.Enabled;
 
-    /// <summary>Has the instruments made, once.</summary>
+    /// <summary>Starts the creation of the instruments, once.</summary>
     internal static void Prepare()
     {
         if (Volatile.Read(ref s_isMade) == 0 && Interlocked.Exchange(ref s_isMade, 1) == 0) ThreadPool.UnsafeQueueUserWorkItem(static _ => Make(), null);
@@ -73,19 +75,21 @@ internal sealed class HttpMetrics
         }
     }
 
-    /// <summary>A listener threw where no session is at hand: an engine says so in a notice. Null for the engine of the process.</summary>
+    /// <summary>Reports an exception of a listener where no session is available: the engine logs a notice. Null for
+    /// the default engine.</summary>
     internal static void Report(Engine? engine, Exception exception) => (engine ?? Engine.Default).Post(() => throw new InvalidOperationException($"A listener of the meter or the activities \"Whimbrel\" threw: {exception.Message}", exception));
 
     // ------------------------------------------------------------------ time
 
-    /// <summary>A time of the stopwatch, never 0; on the engine of simulations that of their clock.</summary>
+    /// <summary>Returns the time of the stopwatch, never 0; with the memory engine that of its clock.</summary>
     internal static long Now(Loop loop) => loop.Engine.KindName == SimulatedEngine ? loop.TimeMs * (Stopwatch.Frequency / 1000) + 1 : Stopwatch.GetTimestamp();
 
     private static double Seconds(long since, long now) => Stopwatch.GetElapsedTime(since, now).TotalSeconds;
 
     // ------------------------------------------------------------------ servers
 
-    /// <summary>A request has begun. False: nobody counts those that are under way, so its end is not to be counted either.</summary>
+    /// <summary>Counts the begin of a request. Returns false if active requests are not counted, so that its end is not
+    /// counted either.</summary>
     internal bool RequestBegins(HttpVerb verb, bool isSecure)
     {
         if (!_active.Enabled) return false;
@@ -93,15 +97,15 @@ internal sealed class HttpMetrics
         return true;
     }
 
-    /// <summary>It is no longer under way.</summary>
+    /// <summary>Changes the number of active requests.</summary>
     internal void CountActive(int change, HttpVerb verb, bool isSecure) => _active.Add(change, new("http.request.method", NameOf(verb)), new("url.scheme", SchemeOf(isSecure)));
 
-    /// <summary>A request has its answer, or gets none.</summary>
-    /// <param name="span">When it began and ended.</param>
+    /// <summary>Records the end of a request, with or without a response.</summary>
+    /// <param name="span">Times of begin and end.</param>
     /// <param name="request">Method, scheme and version.</param>
-    /// <param name="route">The pattern of its route, when there is one.</param>
-    /// <param name="status">0 when none was sent.</param>
-    /// <param name="error">What went wrong, when something did; null for what follows from the status.</param>
+    /// <param name="route">Pattern of its route; null for none.</param>
+    /// <param name="status">Status code; 0 if no response was sent.</param>
+    /// <param name="error">Error type; null if it follows from the status.</param>
     internal void RequestEnded((long Since, long Now) span, (HttpVerb Verb, bool IsSecure, int MinorVersion) request, string? route, int status, string? error)
     {
         TagList tags = default;
@@ -117,13 +121,13 @@ internal sealed class HttpMetrics
 
     // ------------------------------------------------------------------ clients
 
-    /// <summary>The head of an answer is there, or there will be none.</summary>
-    /// <param name="span">When the request began, and now.</param>
-    /// <param name="method">By its name here: <see cref="NameOf(string)"/>.</param>
-    /// <param name="peer">Whom it asked.</param>
-    /// <param name="status">0 when there is none.</param>
-    /// <param name="minorVersion">Of the answer.</param>
-    /// <param name="error">Why there is no answer; null for what follows from the status.</param>
+    /// <summary>Records the head of a response, or the failure of a request.</summary>
+    /// <param name="span">Times of the begin and of this call.</param>
+    /// <param name="method">Name of the method: <see cref="NameOf(string)"/>.</param>
+    /// <param name="peer">Host and port of the server the request was sent to.</param>
+    /// <param name="status">Status code; 0 without a response.</param>
+    /// <param name="minorVersion">Minor version of the response.</param>
+    /// <param name="error">Error type; null if it follows from the status.</param>
     internal void AnswerCame((long Since, long Now) span, string method, HttpMetricsPeer peer, int status, int minorVersion, string? error)
     {
         TagList tags = default;
@@ -162,7 +166,8 @@ internal sealed class HttpMetrics
         _ => Unknown,
     };
 
-    /// <summary>A method of the program's own is one of many, and stands as <c>_OTHER</c>.</summary>
+    /// <summary>Returns the name of a method for metrics: <c>_OTHER</c> for all non-standard ones, to keep the number
+    /// of tags small.</summary>
     internal static string NameOf(string method) => method switch
     {
         "GET" or "HEAD" or "POST" or "PUT" or "DELETE" or "CONNECT" or "OPTIONS" or "TRACE" or "PATCH" => method,

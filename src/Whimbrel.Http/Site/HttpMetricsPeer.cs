@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Http;
 
-/// <summary>Whom a client asks, as tags of the meter: made once and used for each request.</summary>
+/// <summary>Server of a client's requests as metric tags: created once and used for each request.</summary>
 internal sealed class HttpMetricsPeer
 {
     private HttpMetricsPeer(string address, int port, bool isSecure)
@@ -20,7 +20,7 @@ internal sealed class HttpMetricsPeer
 
     internal static HttpMetricsPeer Of(Uri uri) => new(uri.IdnHost, uri.Port, uri.Scheme == Uri.UriSchemeHttps);
 
-    /// <summary>Of host and port as a request names them.</summary>
+    /// <summary>Creates tags from the host and port of a request.</summary>
     internal static HttpMetricsPeer Of(string authority, bool isSecure)
     {
         int port = isSecure ? 443 : 80;

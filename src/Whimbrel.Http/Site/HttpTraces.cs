@@ -4,7 +4,8 @@ using System.Text;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The activities "Whimbrel": one for each request that a server answers and for each that a client sends, by the names of OpenTelemetry, joined by <c>traceparent</c>. Off unless somebody listens to them.
+/// Activities "Whimbrel": one for each request of a server and of a client, by the names of OpenTelemetry, linked by
+/// <c>traceparent</c>. Disabled without a listener.
 /// </summary>
 internal static class HttpTraces
 {
@@ -14,11 +15,12 @@ internal static class HttpTraces
 
     // ------------------------------------------------------------------ servers
 
-    /// <summary>A request has begun. Null when nobody wants it. What runs on this thread is what it was before: <see cref="Enter"/>.</summary>
+    /// <summary>Starts the activity of a request; null without a listener. The current activity of the thread stays:
+    /// see <see cref="Enter"/>.</summary>
     internal static Activity? RequestBegins(HttpRequest request, bool isSecure)
     {
         if (!IsHeard) return null;
-        // Whatever runs on this thread has not asked.
+        // The current activity of this thread has not caused the request.
         Activity? outer = Enter(null);
         try
         {
@@ -40,7 +42,7 @@ internal static class HttpTraces
         }
     }
 
-    /// <summary>What runs now belongs to this one. Gives the one before, for the way back.</summary>
+    /// <summary>Sets the current activity, and returns the previous one, to be restored.</summary>
     internal static Activity? Enter(Activity? activity)
     {
         Activity? outer = Activity.Current;
@@ -48,7 +50,7 @@ internal static class HttpTraces
         return outer;
     }
 
-    /// <summary>A request has its answer, or gets none. Arguments as those of <see cref="HttpMetrics.RequestEnded"/>.</summary>
+    /// <summary>Ends the activity of a request. Arguments as for <see cref="HttpMetrics.RequestEnded"/>.</summary>
     internal static void RequestEnded(Activity activity, HttpVerb verb, string? route, int status, string? error)
     {
         if (route is not null)
@@ -62,7 +64,8 @@ internal static class HttpTraces
 
     // ------------------------------------------------------------------ clients
 
-    /// <summary>A request is about to be sent: from here on it is what runs. Null when nobody wants it.</summary>
+    /// <summary>Starts the activity of a request that is about to be sent, as the current one; null without a
+    /// listener.</summary>
     internal static Activity? Asks(HttpClientRequest request)
     {
         if (!IsHeard) return null;
@@ -70,7 +73,7 @@ internal static class HttpTraces
         return Asks(HttpMetrics.NameOf(request.Method), uri.IdnHost, uri.Port, $"{uri.Scheme}://{uri.Authority}{uri.AbsolutePath}", uri.Query.Length > 0);
     }
 
-    /// <summary>The same for one that is known by its parts.</summary>
+    /// <summary>Starts the activity of a request given by its parts.</summary>
     internal static Activity? Asks(string method, string host, bool isSecure, ReadOnlySpan<byte> target)
     {
         if (!IsHeard) return null;
@@ -80,7 +83,7 @@ internal static class HttpTraces
         return Asks(method, peer.Address, peer.Port, $"{HttpMetrics.SchemeOf(isSecure)}://{host}{path}", query >= 0);
     }
 
-    // A query may have secrets in it.
+    // The query is hidden because it may contain secrets.
     private static Activity? Asks(string method, string address, object port, string url, bool hasQuery)
     {
         List<KeyValuePair<string, object?>> tags =
@@ -90,15 +93,17 @@ internal static class HttpTraces
         return s_source.StartActivity(NameOf(method, null), ActivityKind.Client, default(ActivityContext), tags);
     }
 
-    /// <summary>The head of the answer is there, or there will be none. What runs is what it was before.</summary>
+    /// <summary>Ends the activity at the head of the response, or at a failure. The previous activity becomes
+    /// current.</summary>
     internal static void Answered(Activity activity, int status, string? error) => End(activity, status, ErrorOf(status, error));
 
-    /// <summary>The same, whatever runs on this thread: it stays.</summary>
+    /// <summary>Ends the activity without a change of the current one.</summary>
     internal static void AnsweredAside(Activity activity, int status, string? error) => EndAside(activity, status, ErrorOf(status, error));
 
     private static string? ErrorOf(int status, string? error) => error ?? (status >= 400 ? $"{status}" : null);
 
-    /// <summary>The fields that say what a request is a part of, with their line ends; null when it is a part of nothing, or says so by itself.</summary>
+    /// <summary>Returns the trace context fields, with their line end; null without a current activity, or if the
+    /// request has its own.</summary>
     internal static byte[]? FieldsFor(HttpClientRequest? request)
     {
         if (Activity.Current is not { IdFormat: ActivityIdFormat.W3C, Id: { } id } current) return null;
@@ -107,7 +112,7 @@ internal static class HttpTraces
             if (name.Equals("traceparent", StringComparison.OrdinalIgnoreCase)) return null;
         }
 
-        // What a program has set as state could become another field.
+        // A state set by the program could form another field.
         bool hasState = current.TraceStateString is { Length: > 0 } state && !state.AsSpan().ContainsAnyExceptInRange(' ', '~');
         return Encoding.ASCII.GetBytes(hasState ? $"traceparent: {id}\r\ntracestate: {current.TraceStateString}\r\n" : $"traceparent: {id}\r\n");
     }

@@ -3,26 +3,26 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http.WebSockets;
 
 /// <summary>
-/// What a session has for compressed messages, made when they were agreed on: most connections have none, and carry one reference for it. What is received belongs to the
-/// session's thread; what is sent is under the lock.
+/// Compression state of a session, created when it was agreed on; other connections have one null reference. The
+/// receiving part belongs to the session's thread, the sending part to the lock.
 /// </summary>
 internal sealed class DeflateContext(DeflateTerms terms)
 {
     internal readonly DeflateTerms Terms = terms;
 
-    /// <summary>Of <see cref="History"/> and <see cref="BeginsAnew"/>.</summary>
+    /// <summary>Lock of <see cref="History"/> and <see cref="BeginsAnew"/>.</summary>
     internal readonly Lock Sending = new();
 
-    /// <summary>While a message comes, or for good where the peer's go on from those before.</summary>
+    /// <summary>Decompressor: set during a message, or permanently if the peer's messages have context.</summary>
     internal Inflater? Inflater;
 
-    /// <summary>The message so far.</summary>
+    /// <summary>Current message so far.</summary>
     internal MessageBuffer Inflated;
 
-    /// <summary>Empty when each message begins anew.</summary>
+    /// <summary>Context for sending; empty if each message is compressed without context.</summary>
     internal DeflateHistory History;
 
-    /// <summary>Whatever was agreed on.</summary>
+    /// <summary>Whether messages are compressed without context, whatever was agreed on.</summary>
     internal bool BeginsAnew;
 
     internal void DropInflater()
@@ -32,7 +32,7 @@ internal sealed class DeflateContext(DeflateTerms terms)
         Inflater.Return(inflater);
     }
 
-    /// <summary>The connection has ended.</summary>
+    /// <summary>Releases memory, because the connection has ended.</summary>
     internal void Release()
     {
         Inflated.Release();

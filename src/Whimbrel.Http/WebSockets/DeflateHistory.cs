@@ -3,12 +3,13 @@ using System.Buffers;
 namespace Whimbrel.Http.WebSockets;
 
 /// <summary>
-/// The end of what was compressed for one peer, which it has as well: all that a connection keeps of a context. The compressor belongs to the thread, and is told this before each message
-/// (<see cref="Deflater.Recall"/>). One owner; empty it holds nothing.
+/// End of the bytes compressed for one peer, which the peer has as well: the whole context that a connection keeps. The
+/// compressor belongs to the thread, and gets it before each message (<see cref="Deflater.Recall"/>). One owner; when
+/// empty it holds no memory.
 /// </summary>
 internal struct DeflateHistory
 {
-    /// <summary>More costs more time with each message than it saves in bytes.</summary>
+    /// <summary>Largest context: more costs more time per message than it saves in bytes.</summary>
     internal const int MostBytes = 4096;
 
     private byte[]? _bytes;
@@ -16,9 +17,9 @@ internal struct DeflateHistory
 
     internal readonly ReadOnlySpan<byte> Span => _bytes.AsSpan(0, _length);
 
-    /// <summary>The peer gets a message that was compressed with this in front.</summary>
-    /// <param name="message">Without its compression.</param>
-    /// <param name="windowBits">How far back the compressor may look: what is further is not kept.</param>
+    /// <summary>Adds a message that was compressed with this context.</summary>
+    /// <param name="message">Uncompressed message.</param>
+    /// <param name="windowBits">Window of the compressor; older bytes are dropped.</param>
     internal void Add(ReadOnlySpan<byte> message, int windowBits)
     {
         int most = Math.Min(MostBytes, 1 << windowBits);
@@ -30,7 +31,7 @@ internal struct DeflateHistory
         _length = kept + message.Length;
     }
 
-    /// <summary>The next message begins anew.</summary>
+    /// <summary>Clears the context: the next message has none.</summary>
     internal void Forget()
     {
         if (_bytes is { } bytes) ArrayPool<byte>.Shared.Return(bytes);

@@ -2,10 +2,12 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>Compresses messages (RFC 7692, 7.2.1), each by itself or behind what it is told to recall. Not for two threads at once. Its memory is outside of the collector's: it is disposed, or at last finalised. Safe because the state is freed once, and buffers are pinned for the call.</summary>
+/// <summary>Compresses messages (RFC 7692, 7.2.1), each alone or with recalled context. Not for two threads at once.
+/// Its memory is unmanaged: it is disposed or finalized. Safe because the state is freed once, and buffers are pinned
+/// for the call.</summary>
 internal sealed unsafe class Deflater : IDisposable
 {
-    private const int TailBytes = 4; // 00 00 FF FF, which every flush ends in
+    private const int TailBytes = 4; // 00 00 FF FF, the end of every flush
 
     [ThreadStatic]
     private static Deflater? t_spare;
@@ -13,11 +15,12 @@ internal sealed unsafe class Deflater : IDisposable
     private readonly (int Level, int WindowBits, int MemoryLevel) _shape;
     private Zlib.Stream* _stream;
 
-    /// <summary>Makes one.</summary>
+    /// <summary>Creates a compressor.</summary>
     /// <param name="level">1, the fastest, to 9.</param>
     /// <param name="windowBits">9 to 15.</param>
-    /// <param name="memoryLevel">1 to 9: 2 to its power, in KiB at 1, is what it has for the state besides the window.</param>
-    /// <exception cref="InsufficientMemoryException">zlib got none.</exception>
+    /// <param name="memoryLevel">1 to 9: memory of the state besides the window, 1 KiB at 1, doubled with each
+    /// step.</param>
+    /// <exception cref="InsufficientMemoryException">zlib could not allocate memory.</exception>
     internal Deflater(int level, int windowBits, int memoryLevel)
     {
         _shape = (level, windowBits, memoryLevel);
@@ -29,7 +32,7 @@ internal sealed unsafe class Deflater : IDisposable
 
     ~Deflater() => Free();
 
-    /// <summary>One that begins anew: that of this thread, where it fits. All connections share it.</summary>
+    /// <summary>Returns a reset compressor: that of this thread if it fits. All connections share it.</summary>
     internal static Deflater Rent(int level, int windowBits, int memoryLevel)
     {
         if (t_spare is not { } spare || spare._shape != (level, windowBits, memoryLevel)) return new Deflater(level, windowBits, memoryLevel);
@@ -37,7 +40,7 @@ internal sealed unsafe class Deflater : IDisposable
         return spare;
     }
 
-    /// <summary>Gives one back behind a whole message: for the next one of this thread, or to the system.</summary>
+    /// <summary>Takes one back after a whole message: for the next one of this thread, or to free it.</summary>
     internal static void Return(Deflater deflater)
     {
         if (t_spare is null) t_spare = deflater;
@@ -45,9 +48,10 @@ internal sealed unsafe class Deflater : IDisposable
     }
 
     /// <summary>
-    /// The message that follows may point back to these bytes, which its reader has. They are compressed, and what comes of it is dropped: zlib has a way to set a dictionary, and .NET does not carry it.
+    /// Sets the context of the next message: bytes that the peer has. They are compressed and the result is dropped,
+    /// because .NET does not export zlib's call that sets a dictionary.
     /// </summary>
-    /// <param name="before">The end of the messages before; may be empty.</param>
+    /// <param name="before">End of the earlier messages; may be empty.</param>
     internal void Recall(ReadOnlySpan<byte> before)
     {
         if (before.IsEmpty) return;
@@ -57,9 +61,10 @@ internal sealed unsafe class Deflater : IDisposable
     }
 
     /// <summary>Compresses a piece of a message.</summary>
-    /// <param name="source">May be empty.</param>
-    /// <param name="isLast">The message ends with it; else what was given is written out as well, and the message goes on.</param>
-    /// <param name="target">Where the bytes go, behind what is there.</param>
+    /// <param name="source">Bytes; may be empty.</param>
+    /// <param name="isLast">Whether the message ends with them; otherwise they are flushed, and the message
+    /// continues.</param>
+    /// <param name="target">Buffer to which the bytes are appended.</param>
     internal void Add(ReadOnlySpan<byte> source, bool isLast, ref MessageBuffer target)
     {
         ObjectDisposedException.ThrowIf(_stream is null, this);
@@ -85,7 +90,7 @@ internal sealed unsafe class Deflater : IDisposable
         }
 
         if (!isLast) return;
-        if (target.Length == before) target.Append([0]); // zlib writes nothing for a flush behind a flush: an empty block without its tail
+        if (target.Length == before) target.Append([0]); // a second flush writes nothing: an empty block
         else target.Cut(TailBytes);
     }
 

@@ -3,15 +3,18 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Http.WebSockets;
 
 /// <summary>
-/// The clock of all WebSockets of one loop that have the same heart-beat: one timer, and a list in the order in which they are due. All wait
-/// equally long, so whoever joins is the last. A timer for each would take a quarter of what an idle WebSocket costs.
+/// Heart-beat clock of all WebSockets of one loop with the same interval: one timer, and a list in the order of due
+/// times. All intervals are equal, so a new session is appended. A timer for each would need a quarter of the memory of
+/// an idle WebSocket.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>A session joins for one beat, is told of it when it is due, and has left then; it joins again when it has done what a beat asks. So two beats of a session that was late are as far apart as ever.</item>
-/// <item>A beat may come up to 16 ms early where one just before it is due: they share a turn of the loop then.</item>
-/// <item>Everything on the loop's thread. The list holds what it knows of a session in the session itself (<see cref="Place"/>); a session stands in one list at most.</item>
-/// <item>A session that ends leaves; one that never had a connection is told once and does not come back.</item>
+/// <item>A session joins for one beat, and is removed before its callback. It joins again after its work for the beat.
+/// So the beats of a late session keep their distance.</item>
+/// <item>A beat may come up to 16 ms early, together with one due just before it, in the same turn of the loop.</item>
+/// <item>Everything runs on the loop's thread. The list is stored in the sessions (<see cref="Place"/>); a session is
+/// in at most one list.</item>
+/// <item>A session that ends leaves. One without a connection gets one callback and does not join again.</item>
 /// </list>
 /// </remarks>
 internal sealed class HeartBeats
@@ -32,7 +35,7 @@ internal sealed class HeartBeats
         _interval = interval;
     }
 
-    /// <summary>The one of a loop for an interval. The loop's thread.</summary>
+    /// <summary>Returns the clock of a loop for an interval. The loop's thread.</summary>
     internal static HeartBeats Of(Loop loop, TimeSpan interval)
     {
         Dictionary<long, HeartBeats> known = s_ofLoops.GetValue(loop, static _ => []);
@@ -40,7 +43,7 @@ internal sealed class HeartBeats
         return beats;
     }
 
-    /// <summary>Tells it of the next beat, once. A session that has joined already keeps its time.</summary>
+    /// <summary>Adds a session for the next beat, once. A session that is in the list keeps its due time.</summary>
     internal void Join(WebSocketSession session)
     {
         ref Place place = ref session.HeartPlace;
@@ -49,11 +52,11 @@ internal sealed class HeartBeats
         if (_last is null) _first = session;
         else _last.HeartPlace.Next = session;
         _last = session;
-        // Also where a stop of the engine has ended it.
+        // Also after a stop of the engine has ended the timer.
         if (_timer is not { IsActive: true }) Start(_interval);
     }
 
-    /// <summary>One that has joined is not told. The timer stays as it is, and finds less to do.</summary>
+    /// <summary>Removes a session before its beat. The timer is not changed.</summary>
     internal void Leave(WebSocketSession session)
     {
         Remove(ref session.HeartPlace);
@@ -69,7 +72,7 @@ internal sealed class HeartBeats
         place = default;
     }
 
-    // An interval that nobody uses any more leaves nothing behind.
+    // An unused interval is removed.
     private void End()
     {
         _timer?.Cancel();
@@ -98,7 +101,7 @@ internal sealed class HeartBeats
         }
     }
 
-    /// <summary>Where a session stands.</summary>
+    /// <summary>Position of a session in the list.</summary>
     internal struct Place
     {
         internal WebSocketSession? Previous;

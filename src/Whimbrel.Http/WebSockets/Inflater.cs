@@ -1,6 +1,8 @@
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>Takes the compression from messages, one after the other (RFC 7692, 7.2.2). Not for two threads at once. Its memory is outside of the collector's: it is disposed, or at last finalised. Safe because the state is freed once, and buffers are pinned for the call.</summary>
+/// <summary>Decompresses messages, one after the other (RFC 7692, 7.2.2). Not for two threads at once. Its memory is
+/// unmanaged: it is disposed or finalized. Safe because the state is freed once, and buffers are pinned for the
+/// call.</summary>
 internal sealed unsafe class Inflater : IDisposable
 {
     [ThreadStatic]
@@ -10,10 +12,10 @@ internal sealed unsafe class Inflater : IDisposable
     private readonly bool _forgets;
     private Zlib.Stream* _stream;
 
-    /// <summary>Makes one.</summary>
-    /// <param name="windowBits">8 to 15: the largest window that the peer may use.</param>
-    /// <param name="forgets">Each message begins without what was before it.</param>
-    /// <exception cref="InsufficientMemoryException">zlib got none.</exception>
+    /// <summary>Creates a decompressor.</summary>
+    /// <param name="windowBits">8 to 15: the largest window of the peer.</param>
+    /// <param name="forgets">Whether each message has no context of earlier ones.</param>
+    /// <exception cref="InsufficientMemoryException">zlib could not allocate memory.</exception>
     internal Inflater(int windowBits, bool forgets)
     {
         _windowBits = -windowBits; // negative: without head and checksum
@@ -26,7 +28,8 @@ internal sealed unsafe class Inflater : IDisposable
 
     ~Inflater() => Free();
 
-    /// <summary>One that begins anew: that of this thread, where it fits. Messages that need nothing of each other share it.</summary>
+    /// <summary>Returns a reset decompressor: that of this thread if it fits. Messages without context share
+    /// it.</summary>
     internal static Inflater Rent(int windowBits, bool forgets)
     {
         if (!forgets || t_spare is not { } spare || spare._windowBits != -windowBits) return new Inflater(windowBits, forgets);
@@ -34,23 +37,24 @@ internal sealed unsafe class Inflater : IDisposable
         return spare;
     }
 
-    /// <summary>Gives it back: for the next message of this thread, or to the system.</summary>
+    /// <summary>Takes one back: for the next message of this thread, or to free it.</summary>
     internal static void Return(Inflater inflater)
     {
         if (inflater._forgets && t_spare is null && Zlib.InflateReset(inflater._stream, inflater._windowBits) == Zlib.Ok) t_spare = inflater;
         else inflater.Dispose();
     }
 
-    // What a sender leaves out at the end of a message, and a byte that is none of it. Asked to stop where a block ends, zlib does not touch
-    // that byte; behind a message that was cut inside a block it takes it for the rest, or makes text of the bytes in front of it.
+    // Bytes that a sender omits at the end of a message, and one more byte. If zlib stops at the end of a block, it
+    // leaves that byte. After a message that was cut inside a block, zlib consumes it as the rest, or decodes the bytes
+    // before it as data.
     private static ReadOnlySpan<byte> TailAndOneMore => [0x00, 0x00, 0xFF, 0xFF, 0x00];
 
-    /// <summary>Reads on in a message.</summary>
-    /// <param name="source">A piece of it.</param>
-    /// <param name="isLast">The message ends with it.</param>
-    /// <param name="target">Where the bytes go, behind what is there.</param>
-    /// <param name="mostBytes">How long the target may become.</param>
-    /// <returns>What is wrong with it: <see cref="Outcome.Fine"/> when nothing is.</returns>
+    /// <summary>Decompresses a piece of a message.</summary>
+    /// <param name="source">Piece of the message.</param>
+    /// <param name="isLast">Whether the message ends with it.</param>
+    /// <param name="target">Buffer to which the bytes are appended.</param>
+    /// <param name="mostBytes">Largest length of the target.</param>
+    /// <returns>Error, or <see cref="Outcome.Fine"/>.</returns>
     internal Outcome Add(ReadOnlySpan<byte> source, bool isLast, ref MessageBuffer target, int mostBytes)
     {
         Outcome outcome = Run(source, 0, ref target, mostBytes);
@@ -74,7 +78,7 @@ internal sealed unsafe class Inflater : IDisposable
         Zlib.Free(ref _stream);
     }
 
-    /// <summary>How it went.</summary>
+    /// <summary>Result of a piece.</summary>
     internal enum Outcome
     {
         Fine,
@@ -82,7 +86,8 @@ internal sealed unsafe class Inflater : IDisposable
         TooLarge,
     }
 
-    // Where bytes must stay behind, so many at the end of the source, it stops at each border of blocks, and the last border must be in front of them.
+    // If bytes must be left at the end of the source, it stops at each block border, and the last border must be before
+    // them.
     private Outcome Run(ReadOnlySpan<byte> source, uint staysBehind, ref MessageBuffer target, int mostBytes)
     {
         ObjectDisposedException.ThrowIf(_stream is null, this);
@@ -92,7 +97,7 @@ internal sealed unsafe class Inflater : IDisposable
             _stream->AvailableIn = (uint)source.Length;
             while (true)
             {
-                // One byte more than is allowed: so a message of just the limit is told from a larger one.
+                // One byte more than allowed, to distinguish a message at the limit from a larger one.
                 int most = mostBytes - target.Length + 1;
                 if (most <= 0) return Outcome.TooLarge;
                 Span<byte> room = target.Room(Math.Min(most, (int)Math.Clamp(_stream->AvailableIn * 4L, 256, 64 * 1024)));
@@ -107,10 +112,10 @@ internal sealed unsafe class Inflater : IDisposable
 
                 target.Advance(room.Length - (int)_stream->AvailableOut);
                 if (target.Length > mostBytes) return Outcome.TooLarge;
-                // A sender may end its DEFLATE data with a message. What follows begins anew.
+                // A sender may end its DEFLATE data with a message. The next data begins a new stream.
                 if (result == Zlib.StreamEnd && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok) return Outcome.Malformed;
                 if (result is not (Zlib.Ok or Zlib.StreamEnd or Zlib.BufferError)) return Outcome.Malformed;
-                // Room that was left over says that there is nothing more to write.
+                // Unused room means that there is no more output.
                 if (_stream->AvailableIn <= staysBehind && _stream->AvailableOut > 0) return _stream->AvailableIn == staysBehind ? Outcome.Fine : Outcome.Malformed;
                 if (result == Zlib.BufferError && _stream->AvailableOut > 0) return Outcome.Malformed;
             }

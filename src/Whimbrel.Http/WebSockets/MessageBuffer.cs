@@ -3,26 +3,27 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>Bytes of a message that is put together, in an array of the shared pool. One owner; empty it holds nothing.</summary>
-/// <remarks>It grows with what has come, and not with what was announced: twice what is there, so that a byte is copied twice at most on average.</remarks>
+/// <summary>Bytes of a message, in an array of the shared pool. One owner; when empty it holds no array.</summary>
+/// <remarks>It grows with the received bytes, not with the announced length: by doubling, so that a byte is copied at
+/// most twice on average.</remarks>
 internal struct MessageBuffer
 {
     private const int LeastBytes = 1024;
 
     private byte[]? _bytes;
 
-    /// <summary>Bytes that are there.</summary>
+    /// <summary>Number of bytes.</summary>
     internal int Length { get; private set; }
 
     internal readonly Span<byte> Span => _bytes.AsSpan(0, Length);
 
     internal readonly Memory<byte> Memory => _bytes.AsMemory(0, Length);
 
-    /// <summary>The same room as memory, for who fills it later: all that there is behind the bytes.</summary>
+    /// <summary>Free memory after the bytes, to be filled later.</summary>
     internal readonly Memory<byte> FreeMemory => _bytes.AsMemory(Length);
 
-    /// <summary>Room behind what is there.</summary>
-    /// <param name="least">Bytes that are needed now, 1 or more.</param>
+    /// <summary>Returns free room after the bytes.</summary>
+    /// <param name="least">Number of bytes needed now, 1 or more.</param>
     internal Span<byte> Room(int least)
     {
         Debug.Assert(least > 0 && Length <= Array.MaxLength - least, "limits are checked before room is asked for");
@@ -30,14 +31,14 @@ internal struct MessageBuffer
         return _bytes.AsSpan(Length);
     }
 
-    /// <summary>So many bytes of the room were written.</summary>
+    /// <summary>Adds bytes that were written into the room.</summary>
     internal void Advance(int count)
     {
         Debug.Assert(_bytes is not null && count <= _bytes.Length - Length, "no more than there was room");
         Length += count;
     }
 
-    /// <summary>Leaves out the last bytes.</summary>
+    /// <summary>Removes the last bytes.</summary>
     internal void Cut(int count) => Length -= count;
 
     internal void Append(ReadOnlySpan<byte> data)
@@ -47,7 +48,7 @@ internal struct MessageBuffer
         Advance(data.Length);
     }
 
-    /// <summary>Forgets the bytes and gives the array back.</summary>
+    /// <summary>Drops the bytes, and returns the array to the pool.</summary>
     internal void Release()
     {
         if (_bytes is { } bytes) ArrayPool<byte>.Shared.Return(bytes);

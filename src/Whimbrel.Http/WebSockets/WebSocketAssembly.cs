@@ -3,7 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>Puts messages together from the pieces of a <see cref="WebSocketReader"/>: without mask, text judged as it comes. One owner; empty it holds nothing.</summary>
+/// <summary>Assembles messages from the pieces of a <see cref="WebSocketReader"/>: unmasked, with text validated as it
+/// arrives. One owner; when empty it holds no memory.</summary>
 internal struct WebSocketAssembly
 {
     private const int TrustedBytes = 256 * 1024;
@@ -11,11 +12,11 @@ internal struct WebSocketAssembly
     private MessageBuffer _bytes;
     private Utf8Check _utf8;
 
-    /// <summary>Adds a piece that is not compressed.</summary>
-    /// <param name="reader">That has found it.</param>
-    /// <param name="piece">With its mask. A message of one piece is unmasked in it and not copied.</param>
-    /// <param name="whole">The message, with its last piece. Valid until <see cref="Release"/>.</param>
-    /// <returns>False: it is to be text, and is no UTF-8.</returns>
+    /// <summary>Adds an uncompressed piece.</summary>
+    /// <param name="reader">Reader of the piece.</param>
+    /// <param name="piece">Masked bytes. A message of one piece is unmasked in place and not copied.</param>
+    /// <param name="whole">Message, at its last piece. Valid until <see cref="Release"/>.</param>
+    /// <returns>False if the message is text and not valid UTF-8.</returns>
     internal bool TryAdd(in WebSocketReader reader, Span<byte> piece, out ReadOnlySpan<byte> whole)
     {
         whole = default;
@@ -33,17 +34,17 @@ internal struct WebSocketAssembly
         return true;
     }
 
-    /// <summary>Judges text that comes in pieces.</summary>
+    /// <summary>Validates text that arrives in pieces.</summary>
     internal bool IsTextSoFar(ReadOnlySpan<byte> piece, bool isLast) => _utf8.Add(piece) && (!isLast || _utf8.IsComplete);
 
-    /// <summary>Forgets what there is.</summary>
+    /// <summary>Drops the current message.</summary>
     internal void Release() => _bytes.Release();
 
-    // Without its mask, on the way.
+    // Unmasks while copying.
     private void Append(in WebSocketReader reader, ReadOnlySpan<byte> piece)
     {
         if (piece.IsEmpty) return;
-        // The rest of a frame of a usual size gets its room at once; what a frame only announces does not.
+        // The rest of a frame of usual size is reserved at once; a larger announced length is not.
         int rest = (int)Math.Min(reader.Left, TrustedBytes);
         Span<byte> room = _bytes.Room(piece.Length + rest);
         WebSocketMask.Copy(piece, room, reader.Key);

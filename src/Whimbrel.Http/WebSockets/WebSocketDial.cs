@@ -3,7 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>The client's side of the opening handshake (RFC 6455, 4.1): asks, judges the answer, and gives the connection to the user's session.</summary>
+/// <summary>Client side of the opening handshake (RFC 6455, 4.1): sends the request, checks the response, and hands the
+/// connection over to the user's session.</summary>
 internal sealed class WebSocketDial(WebSocketClient client) : Session
 {
     private static readonly TimeSpan s_least = TimeSpan.FromMilliseconds(1);
@@ -15,13 +16,13 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     private long _begunMs;
     private WebSocketSession? _next;
 
-    /// <summary>What was wrong, in words; null when nothing was.</summary>
+    /// <summary>Description of the failure; null for none.</summary>
     internal string? Failure { get; private set; }
 
-    /// <summary>The session has the connection, or it has failed.</summary>
+    /// <summary>Whether the session has the connection, or the handshake has failed.</summary>
     internal bool IsOver { get; private set; }
 
-    /// <summary>What the dial before this one has met is not what this one does.</summary>
+    /// <summary>Clears the results of the previous attempt.</summary>
     protected override void OnConnecting()
     {
         client.Failure = null;
@@ -37,7 +38,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         WebSocketHandshake.NewKey(key);
         WebSocketHandshake.WriteAccept(key, _accept);
         Send(client.Request(key, _offer));
-        // One limit is over the dial and the answer: what the dial took is not there for the answer.
+        // One timeout covers connecting and the response: the time for connecting is subtracted.
         TimeSpan left = client.Options.ConnectTimeout - TimeSpan.FromMilliseconds(Loop.TimeMs - _begunMs);
         _timer = StartTimer(left > s_least ? left : s_least);
     }
@@ -87,7 +88,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     private void Fail(string text, bool isLate = false)
     {
         Failure = text;
-        // A server that is not ready may be ready soon. Every other answer would be the same next time.
+        // A server that is not ready may be ready soon. Any other response would be the same next time.
         client.EndWasTheirs = isLate || _reader.Status >= 500;
         client.AnswerIsFinal = !client.EndWasTheirs;
         NoteProtocolError(new WebSocketException(text));

@@ -6,16 +6,18 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http.WebSockets;
 
 /// <summary>
-/// What a session that is pulled has received. Bytes for which a read waits go from the received block, without their mask, directly into its memory; others are kept, with
-/// the ends of messages among them, and at <see cref="HoldBytes"/> receiving pauses. The session gives on its thread, one reader at a time takes on any: they meet under one lock,
-/// held for a copy. Continuations run outside of it.
+/// Received data of a pulled session. Bytes for a pending read are unmasked from the received block directly into its
+/// memory. Others are kept with their message ends, and at <see cref="HoldBytes"/> receiving pauses. The session adds
+/// data on its thread; one reader at a time removes it on any thread. Both use one lock, held for a copy. Continuations
+/// run outside of it.
 /// </summary>
 internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSession, CancellationToken, Task>? handler) : IValueTaskSource<int>, IValueTaskSource<WebSocketReceived>
 {
-    /// <summary>Kept with no read waiting; from here on receiving pauses. What one receive brought with it may come on top.</summary>
+    /// <summary>Kept bytes at which receiving pauses without a pending read. The rest of one receive may come on
+    /// top.</summary>
     internal const int HoldBytes = 64 * 1024;
 
-    // Before each kept piece: its length and these.
+    // Header of each kept piece: its length and these bits.
     private const int HeadBytes = 4;
     private const uint TextBit = 1u << 31;
     private const uint LastBit = 1u << 30;
@@ -26,12 +28,12 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
     private ManualResetValueTaskSourceCore<WebSocketReceived> _source;
     private CancellationTokenRegistration _registration;
     private CancellationToken _cancellation;
-    private MessageBuffer _message; // the reader's
+    private MessageBuffer _message; // of the reader
 
     private byte[]? _kept;
     private int _start;
     private int _end;
-    private uint _front; // of the first kept piece, with what is left of it as its length
+    private uint _front; // header of the first kept piece, with the rest of its length
     private bool _hasFront;
 
     private Memory<byte> _into;
@@ -49,28 +51,28 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
     private bool _hasEnded;
     private bool _isAsked;
 
-    /// <summary>Receiving pauses until somebody reads. Changed on the session's thread only.</summary>
+    /// <summary>Whether receiving is paused until the next read. Changed on the session's thread only.</summary>
     internal bool IsHolding { get; private set; }
 
-    /// <summary>A handler of a route is served, and its end closes.</summary>
+    /// <summary>Whether the end of a route's handler closes the WebSocket.</summary>
     internal bool HasHandler => handler is not null;
 
-    /// <summary>The peer sent a message above the limit, and its reader was told by an exception.</summary>
+    /// <summary>Whether a message exceeded the limit, and its read has thrown.</summary>
     internal bool WasTooLarge { get; set; }
 
-    /// <summary>What the peer's close frame has said; null before.</summary>
+    /// <summary>Status of the peer's close frame; null before.</summary>
     internal WebSocketStatus? PeerStatus { get; private set; }
 
-    /// <summary>The reason beside it.</summary>
+    /// <summary>Reason of the peer's close frame.</summary>
     internal string PeerReason { get; private set; } = "";
 
     // ------------------------------------------------------------------ the session's side, on its thread
 
-    /// <summary>A piece of a message.</summary>
-    /// <param name="piece">With its mask.</param>
-    /// <param name="key">Of its first byte; 0 when it has none.</param>
-    /// <param name="isText">Of text.</param>
-    /// <param name="isLast">The message ends with it.</param>
+    /// <summary>Adds a piece of a message.</summary>
+    /// <param name="piece">Masked bytes.</param>
+    /// <param name="key">Mask key of the first byte; 0 for none.</param>
+    /// <param name="isText">Whether the message is text.</param>
+    /// <param name="isLast">Whether the message ends with this piece.</param>
     internal void Take(ReadOnlySpan<byte> piece, uint key, bool isText, bool isLast)
     {
         lock (_gate)
@@ -97,7 +99,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         }
     }
 
-    /// <summary>Receives on, however much is kept.</summary>
+    /// <summary>Resumes receiving, however much is kept.</summary>
     internal void StopHolding()
     {
         if (!IsHolding) return;
@@ -105,7 +107,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         session.ResumeReceiving();
     }
 
-    /// <summary>All that had come was given: the read that waits has what there is for it.</summary>
+    /// <summary>Completes the pending read after all received data was added.</summary>
     internal void EndTurn()
     {
         WebSocketReceived got;
@@ -118,7 +120,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         Complete(got);
     }
 
-    /// <summary>The peer's close frame.</summary>
+    /// <summary>Adds the peer's close frame.</summary>
     internal void PeerCloses(WebSocketStatus status, string reason)
     {
         PeerReason = reason;
@@ -126,8 +128,8 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         End(null);
     }
 
-    /// <summary>Nothing more will come. The first call counts. Any thread.</summary>
-    /// <param name="failure">What reads throw when all that was kept is read; null for the peer's own end.</param>
+    /// <summary>Ends the inbox. Only the first call has an effect. Any thread.</summary>
+    /// <param name="failure">Exception of reads after all kept data; null for a close frame of the peer.</param>
     internal void End(Exception? failure)
     {
         WebSocketReceived got;
@@ -148,7 +150,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         else Complete(failure);
     }
 
-    // To the reader of a stream only these mean that the peer has sent all that it wanted to. Under the lock.
+    // For a stream only these statuses mean that the peer's data is complete. Under the lock.
     private Exception? FailureOf(bool isStream) =>
         _failure is null && isStream && PeerStatus is { } status and not (WebSocketStatus.Normal or WebSocketStatus.None) ? new WebSocketException(status, PeerReason) : _failure;
 
@@ -161,7 +163,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         return failure is null ? new(got) : ValueTask.FromException<WebSocketReceived>(failure);
     }
 
-    /// <summary>Bytes of any messages; 0 at the end.</summary>
+    /// <summary>Reads bytes of any messages; 0 at the end.</summary>
     internal ValueTask<int> ReadAsync(Memory<byte> into, CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellation);
@@ -217,7 +219,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         }
         catch
         {
-            Volatile.Write(ref _isReading, 0); // the memory is the user's, and may throw
+            Volatile.Write(ref _isReading, 0); // a copy to the user's memory may throw
             throw;
         }
 
@@ -236,7 +238,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         _isReadOnLoop = session.IsOnItsLoop;
         _cancellation = cancellation;
         _isWaiting = true;
-        // Cancelled meanwhile it runs inside: the lock is this thread's.
+        // If it was cancelled meanwhile, the callback runs inside: this thread holds the lock.
         _registration = cancellation.UnsafeRegister(static s => ((WebSocketInbox)s!).CancelRead(), this);
     }
 
@@ -246,7 +248,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         bool hasSome;
         lock (_gate)
         {
-            // It may be the call of an earlier read's token that comes late.
+            // This may be a late callback of an earlier read's token.
             if (!_isWaiting || !_cancellation.IsCancellationRequested) return;
             hasSome = _hasSome;
             got = StopWaiting();
@@ -277,7 +279,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         _source.SetException(failure);
     }
 
-    // The pause was the session's; so is its end, and they keep their order.
+    // The session's thread paused, so it also resumes, to keep the order.
     private void AskForMore()
     {
         if (session.IsOnItsLoop) Resume();
@@ -378,8 +380,9 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
 
     // ------------------------------------------------------------------ the handler of a route
 
-    /// <summary>The connection is there.</summary>
-    /// <param name="isInline">The handler starts on the loop; else on the pool, beside the session's callbacks.</param>
+    /// <summary>Starts the handler, when the connection is established.</summary>
+    /// <param name="isInline">Whether the handler starts on the loop; otherwise on the pool, beside the session's
+    /// callbacks.</param>
     internal void Start(bool isInline)
     {
         if (handler is null) return;
@@ -387,14 +390,14 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         else _ = Task.Run(ServeAsync);
     }
 
-    /// <summary>The server stops. False: there is no handler that could end by itself.</summary>
+    /// <summary>Cancels the handler's token, because the server stops. Returns false without a handler.</summary>
     internal bool TryTellHandler()
     {
         _ = _stop?.CancelAsync();
         return _stop is not null;
     }
 
-    /// <summary>The connection has ended.</summary>
+    /// <summary>Ends the inbox, and cancels the handler's token, because the connection has ended.</summary>
     /// <param name="failure">As in <see cref="End"/>.</param>
     internal void Disconnected(Exception? failure)
     {
@@ -412,16 +415,17 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         }
         catch (OperationCanceledException) when (stop.IsCancellationRequested)
         {
-            session.Close(WebSocketStatus.GoingAway); // it was told to stop, and has
+            session.Close(WebSocketStatus.GoingAway); // the handler has stopped as requested
         }
         catch (WebSocketException) when (session.IsConnected && PeerStatus is { } status)
         {
-            // A stream's reader learned by it how the peer has ended: the answer says the same, and it is no mistake of the handler.
+            // A stream throws this for the peer's status. The close frame repeats it, and the handler has made no
+            // error.
             session.Close(status);
         }
         catch (Exception e) when ((WasTooLarge || !session.IsConnected) && e is (IOException or System.Net.WebSockets.WebSocketException))
         {
-            // The connection failed under it, or its peer broke the limit and was told so: that is the connection's own news, and no mistake of the handler.
+            // The connection has failed, or its peer exceeded the limit and got a close frame: no error of the handler.
         }
         catch (Exception e)
         {

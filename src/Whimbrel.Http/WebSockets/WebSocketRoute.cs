@@ -3,7 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>The server's side of the opening handshake (RFC 6455, 4.2): judges a request, answers, and gives the connection to a new session.</summary>
+/// <summary>Server side of the opening handshake (RFC 6455, 4.2): checks a request, responds, and hands the connection
+/// over to a new session.</summary>
 internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factory, WebSocketOptions options, Action<HttpRequest, HttpResponse>? visitors)
 {
     private const string Protocol = "websocket";
@@ -69,7 +70,7 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
         return options.Origins.Judge(request);
     }
 
-    // The first offer in any of the fields.
+    // First offer of all fields.
     private static bool TryAgree(HttpRequest request, in DeflateTerms wishes, out DeflateTerms? terms)
     {
         using HttpRequest.RequestUse use = request.Enter();
@@ -83,7 +84,7 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
         return true;
     }
 
-    // What the server likes best of what was offered; nothing when it speaks none of it.
+    // Preferred protocol of the server among the offered ones; none if there is no match.
     private bool TryChoose(HttpRequest request, out string? chosen)
     {
         using HttpRequest.RequestUse use = request.Enter();

@@ -4,19 +4,19 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Http.WebSockets;
 
 /// <summary>
-/// A session as .NET's own abstract class, with the states and errors of that: who wrote code against it finds what he knows. One send and one receive
-/// at a time, beside each other; what is cancelled aborts.
+/// Session as .NET's abstract WebSocket class, with its states and errors. One send and one receive may be pending at
+/// the same time; cancelling one aborts.
 /// </summary>
 internal sealed class WebSocketView(WebSocketSession session) : WebSocket
 {
-    private const int AtMost = 1024; // bytes of what is thrown away at once while the peer's close frame is waited for
+    private const int AtMost = 1024; // bytes dropped at once while waiting for the peer's close frame
 
     private readonly WebSocketInbox _inbox = session.Inbox;
     private readonly Lock _gate = new();
-    // Also where the connection has ended meanwhile: what came before its end is still to be read.
+    // Also if the connection has ended meanwhile: earlier data can still be read.
     private WebSocketState _state = session.HasBegun ? WebSocketState.Open : WebSocketState.Closed;
     private bool _isDisposed;
-    private bool _isAborted; // by this side: what was received before is gone
+    private bool _isAborted; // by this side: earlier data is dropped
 
     public override WebSocketCloseStatus? CloseStatus => State >= WebSocketState.CloseReceived && _inbox.PeerStatus is { } status ? (WebSocketCloseStatus)status : null;
 
@@ -32,7 +32,7 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
         }
     }
 
-    // The end of the connection without a close frame of the peer's; what was received before may still be read.
+    // An end of the connection without a close frame of the peer; earlier data can still be read.
     private bool HasFailed => !session.IsConnected && _inbox.PeerStatus is null;
 
     // ------------------------------------------------------------------ receiving
@@ -79,7 +79,8 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
     public override Task SendAsync(ArraySegment<byte> buffer, WebSocketMessageType messageType, bool endOfMessage, CancellationToken cancellationToken) =>
         SendAsync(buffer.AsMemory(), messageType, endOfMessage, cancellationToken).AsTask();
 
-    // The base class gives the flags to this one; what is asked of compression is a wish for one message, and is not needed: pieces are never compressed, whole messages as agreed.
+    // The base class passes its flags to this method. Its compression flag has no effect: pieces are never compressed,
+    // whole messages as agreed.
     public override ValueTask SendAsync(ReadOnlyMemory<byte> buffer, WebSocketMessageType messageType, bool endOfMessage, CancellationToken cancellationToken)
     {
         if (messageType is not (WebSocketMessageType.Text or WebSocketMessageType.Binary)) throw new ArgumentException("A message is text or binary; CloseOutputAsync sends a close frame.", nameof(messageType));
@@ -116,7 +117,7 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
         bool isBoth = Move(WebSocketState.CloseReceived, WebSocketState.Closed);
         try
         {
-            // Who aborts or disposes now, as many do, ends a connection whose peer has been told: in the queue the frame would be lost with it.
+            // Many callers abort or dispose after this call: a frame that was still queued would be lost.
             await leaving.AsTask().WaitAsync(cancellationToken).ConfigureAwait(false);
         }
         catch (OperationCanceledException)
@@ -135,7 +136,7 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
         session.FinishSending(StatusOf(closeStatus), statusDescription ?? "");
         Move(WebSocketState.Open, WebSocketState.CloseSent);
         byte[] rest = new byte[AtMost];
-        // Messages that come before the peer's close frame are nobody's any more. A receive that is under way gets them, and the frame.
+        // Messages before the peer's close frame are dropped. A pending receive gets them, and the frame.
         while (State == WebSocketState.CloseSent)
         {
             try

@@ -3,9 +3,9 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Http.WebSockets;
 
 /// <summary>
-/// zlib as .NET carries it. Its public streams have no window bits, and no way to go on behind a flush with the memory of the caller,
-/// both of which RFC 7692 needs. Safe to call with a state of <see cref="NewStream"/> that was initialised and not freed, and with buffers
-/// that stay where they are for the call: zlib keeps no pointer to them.
+/// zlib as exported by .NET. Its public streams have no window bits, and cannot continue after a flush with the
+/// caller's memory; RFC 7692 needs both. Safe to call with an initialized state of <see cref="NewStream"/> that was not
+/// freed, and with buffers pinned for the call: zlib keeps no pointer to them.
 /// </summary>
 internal static unsafe partial class Zlib
 {
@@ -24,7 +24,7 @@ internal static unsafe partial class Zlib
 
     private const string Library = "libSystem.IO.Compression.Native";
 
-    /// <summary>The state that the native side keeps, in its layout.</summary>
+    /// <summary>State of the native side, in its layout.</summary>
     [StructLayout(LayoutKind.Sequential)]
     internal struct Stream
     {
@@ -36,7 +36,7 @@ internal static unsafe partial class Zlib
         internal uint AvailableOut;
     }
 
-    /// <summary>A state, in memory that does not move: zlib keeps its address.</summary>
+    /// <summary>Allocates a state in memory that does not move, because zlib keeps its address.</summary>
     internal static Stream* NewStream() => (Stream*)NativeMemory.AllocZeroed((nuint)sizeof(Stream));
 
     internal static void Free(ref Stream* stream)
