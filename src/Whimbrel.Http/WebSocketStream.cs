@@ -283,7 +283,7 @@ public sealed class WebSocketStream : Stream
         }
     }
 
-    // ------------------------------------------------------------------ what a stream is asked for
+    // ------------------------------------------------------------------ members of Stream
 
     /// <inheritdoc/>
     public override bool CanRead => Volatile.Read(ref _isDisposed) == 0;

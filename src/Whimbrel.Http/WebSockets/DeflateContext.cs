@@ -4,7 +4,7 @@ namespace Whimbrel.Http.WebSockets;
 
 /// <summary>
 /// Compression state of a session, created when it was agreed on; other connections have one null reference. The
-/// receiving part belongs to the session's thread, the sending part to the lock.
+/// session's thread uses the receiving part; the lock guards the sending part.
 /// </summary>
 internal sealed class DeflateContext(DeflateTerms terms)
 {
