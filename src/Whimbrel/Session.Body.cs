@@ -9,7 +9,7 @@ namespace Whimbrel;
 /// The session goes on getting <see cref="OnUnread"/>, finds out which bytes are the body's, and offers them; what the reader does not want
 /// yet it leaves unread, as always, and is held then until the reader wants more.
 /// </summary>
-public abstract partial class Session
+public abstract partial class Session : IReceiveBuffer
 {
     // What a callback answers has room behind what may be pending when it is called: a queue's limit is four times as much.
     private const int MostAtATime = StrandBlock.MostToReceive;
@@ -125,6 +125,14 @@ public abstract partial class Session
     /// <summary>The engine writes there no more.</summary>
     internal virtual void DropRoom()
     {
+    }
+
+    Span<byte> IReceiveBuffer.Get() => LendRoom();
+
+    void IReceiveBuffer.Done(Connection connection, Span<byte> received)
+    {
+        if (!received.IsEmpty) connection.CompleteReceive(received);
+        DropRoom();
     }
 
     /// <summary>All that it receives goes there.</summary>

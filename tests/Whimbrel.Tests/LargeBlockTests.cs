@@ -1,4 +1,4 @@
-using Whimbrel.Engines;
+using Whimbrel.Connections;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;

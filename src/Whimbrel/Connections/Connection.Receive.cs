@@ -68,28 +68,24 @@ internal sealed partial class Connection
         else Deliver(data);
     }
 
-    /// <summary>What comes much at a time is received in another way than the rest: spliced, in a block for the pool, in its session's memory, or in a block larger than the engine's.</summary>
-    internal bool TakesMuch => IsPiped || HasStrandBlocks || Session.LendsRoom || TakesLargeBlocks;
+    /// <summary>So much at a time is much for it: the next is spliced, or received into another block than the engine's.</summary>
+    /// <param name="room">So many have room in that one.</param>
+    internal int MuchFrom(int room) =>
+        IsPiped ? Duct.FromBytes
+        : Strand is not null && _tenancy.Tls is null ? StrandBlock.ReceivedFromBytes
+        : Session.LendsRoom ? PipeSegments.BulkBytes
+        : TakesLargeBlocks ? room : int.MaxValue;
 
-    /// <summary>How much at a time is much for it.</summary>
-    /// <param name="room">So many have room in the block of the engine that is not the large one.</param>
-    internal int MuchFrom(int room) => IsPiped ? Duct.FromBytes : HasStrandBlocks ? StrandBlock.ReceivedFromBytes : Session.LendsRoom ? PipeSegments.BulkBytes : room;
-
-    /// <summary>Its session, when that has memory for the next receive and nothing stands before those bytes.</summary>
-    internal Session? Lender =>
-        Session.LendsRoom && Strand is null && _tenancy.Tls is null && _tenancy.Gate == ReceiveGate.None && _tenancy.Unread.Length == 0 && State == ConnectionState.Open ? Session : null;
-
-    /// <summary>Its bytes go to the pool as they come, when nothing holds them up.</summary>
-    private bool HasStrandBlocks => Strand is not null && _tenancy.Tls is null;
-
-    /// <summary>For a receive that may stay where it came in, on its way to the pool: the session's own memory, if it has some that nobody looks at now, or a block; null when it may not.</summary>
-    internal StrandBlock? TakeStrandBlock()
+    /// <summary>Into what comes much at a time: blocks for the pool, the session's memory, the large block of the loop. Null: the engine's, since something stands before those bytes, or changes them.</summary>
+    internal IReceiveBuffer? BulkBuffer(LargeBlock large)
     {
-        if (!HasStrandBlocks || _tenancy.Gate != ReceiveGate.None || _tenancy.Unread.Length != 0 || State != ConnectionState.Open) return null;
-        return Strand!.TryTakeOwn() ?? (Loop.StrandBlocks.IsMuchHeld ? null : Loop.StrandBlocks.TakeLarge());
+        if (_tenancy.Gate != ReceiveGate.None || _tenancy.Tls is not null || State != ConnectionState.Open) return null;
+        bool isNext = _tenancy.Unread.Length == 0;
+        if (Strand is { } strand) return isNext ? strand : null;
+        return isNext && Session.LendsRoom ? Session : TakesLargeBlocks ? large : null;
     }
 
-    /// <summary>The engine received this for the pool, by <see cref="TakeStrandBlock"/>. The block is no longer the engine's.</summary>
+    /// <summary>The engine received this for the pool, by <see cref="BulkBuffer"/>. The block is no longer the engine's.</summary>
     internal void CompleteReceive(StrandBlock block)
     {
         if (block.Length < StrandBlock.ReceivedFromBytes && !block.IsSessions)

@@ -16,7 +16,7 @@ namespace Whimbrel.Connections;
 /// Threads: members say who calls them. What <c>_gate</c> guards is written by both sides; the rest belongs to the pool
 /// thread that runs the strand now.
 /// </remarks>
-internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
+internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IReceiveBuffer
 {
     internal const int HoldAboveBytes = 128 * 1024;
 
@@ -45,6 +45,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
     private StrandBlock? _firstBlock;
     private StrandBlock? _lastBlock;
     private int _waitingBytes;
+    private StrandBlock? _incoming; // what the engine receives into now; loop's thread
     private StrandBlock? _own; // what is received into the session's own memory
     private bool _ownIsOut;
     private Holds _holds;
@@ -273,7 +274,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
     /// The session's own memory for the next receive, when nobody looks at it: no callback runs or waits to, and nothing is unread. Until it is back nothing else is received. Null without any.
     /// Loop's thread.
     /// </summary>
-    internal StrandBlock? TryTakeOwn()
+    private StrandBlock? TryTakeOwn()
     {
         // Looked at once more: this may be the moment in which the session sets it.
         if (!_session.LendsRoom) return null;
@@ -286,6 +287,22 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
             if (_own is null || !ReferenceEquals(_own.Bytes, memory)) _own = StrandBlock.OfSession(this, memory);
             return _own;
         }
+    }
+
+    /// <summary>The session's own memory, if it has some that nobody looks at now, or a block.</summary>
+    Span<byte> IReceiveBuffer.Get()
+    {
+        _incoming = TryTakeOwn() ?? (_loop.StrandBlocks.IsMuchHeld ? null : _loop.StrandBlocks.TakeLarge());
+        return _incoming is null ? default : _incoming.RoomToReceive;
+    }
+
+    void IReceiveBuffer.Done(Connection connection, Span<byte> received)
+    {
+        StrandBlock block = _incoming!;
+        _incoming = null;
+        block.Length = received.Length;
+        if (received.IsEmpty) block.Dispose();
+        else connection.CompleteReceive(block);
     }
 
     /// <summary>The session's own memory is back: its bytes were looked at, or dropped. Any thread.</summary>

@@ -1,7 +1,7 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Whether a connection is received into the <see cref="LargeBlock"/> of its loop or a block for the pool, or is spliced: from the first receive on that brought
+/// Whether a connection is received into the <c>LargeBlock</c> of its loop or a block for the pool, or is spliced: from the first receive on that brought
 /// enough for it, where it may be, until little comes at a time. Engine data of one connection.
 /// </summary>
 internal struct ReceiveSize
@@ -16,11 +16,10 @@ internal struct ReceiveSize
 
     /// <summary>After a receive that the connection has outlived.</summary>
     /// <param name="bytes">How many it brought.</param>
-    /// <param name="enough">So many at a time are much.</param>
-    /// <param name="takesLarge">It may be received in another way then.</param>
-    internal void Note(int bytes, int enough, bool takesLarge)
+    /// <param name="enough">So many at a time are much, and are received in another way from then on.</param>
+    internal void Note(int bytes, int enough)
     {
         _small = bytes < SmallBytes ? (byte)(_small + 1) : (byte)0;
-        IsLarge = (bytes >= enough && takesLarge) || (IsLarge && bytes < enough && _small < SmallInARow);
+        IsLarge = bytes >= enough || (IsLarge && _small < SmallInARow);
     }
 }

@@ -222,63 +222,36 @@ internal sealed unsafe partial class EpollLoop : Loop
         int slot = connection.Slot;
         bool isMuch = _slots[slot].Size.IsLarge;
         if (isMuch && connection.SpliceTarget is { } target && TrySplice(connection, target)) return;
-        if (isMuch && connection.TakeStrandBlock() is { } block)
+        IReceiveBuffer? own = isMuch ? connection.BulkBuffer(_largeBlock) : null;
+        Span<byte> room = own is null ? default : own.Get();
+        if (room.IsEmpty)
         {
-            ReceiveForStrand(connection, slot, block);
-            return;
+            own = null;
+            room = new Span<byte>(_buffer, ReceiveBytes);
         }
 
-        if (isMuch && connection.Lender is { } lender)
-        {
-            ReceiveInto(lender, connection, slot);
-            return;
-        }
-
-        bool isLarge = isMuch && connection.TakesLargeBlocks;
-        byte* buffer = isLarge ? _largeBlock.Take() : _buffer;
-        int count = _sockets.Receive(_slots[slot].Fd, buffer, isLarge ? LargeBlock.Bytes : ReceiveBytes);
-        if (count > 0)
-        {
-            uint generation = connection.SlotGeneration;
-            connection.CompleteReceive(new ReadOnlySpan<byte>(buffer, count));
-            Poison(new Span<byte>(buffer, count));
-            if (isMuch || count >= Duct.FromBytes) NoteSize(connection, slot, generation, count);
-            return;
-        }
-
-        ReceivedNone(connection, count);
-    }
-
-    /// <summary>Into a block that goes to the pool as it is.</summary>
-    private void ReceiveForStrand(Connection connection, int slot, StrandBlock block)
-    {
-        Span<byte> room = block.RoomToReceive;
         int count;
-        fixed (byte* bytes = room) count = _sockets.Receive(_slots[slot].Fd, bytes, room.Length);
+        fixed (byte* buffer = room) count = _sockets.Receive(_slots[slot].Fd, buffer, room.Length);
         if (count <= 0)
         {
-            block.Dispose();
+            own?.Done(connection, default);
             ReceivedNone(connection, count);
             return;
         }
 
         uint generation = connection.SlotGeneration;
-        block.Length = count;
-        connection.CompleteReceive(block);
-        NoteSize(connection, slot, generation, count);
-    }
+        Span<byte> received = room[..count];
+        if (own is not null)
+        {
+            own.Done(connection, received);
+        }
+        else
+        {
+            connection.CompleteReceive(received);
+            Poison(received);
+        }
 
-    /// <summary>Into the memory of a session that keeps what it receives.</summary>
-    private void ReceiveInto(Session lender, Connection connection, int slot)
-    {
-        uint generation = connection.SlotGeneration;
-        Span<byte> room = lender.LendRoom();
-        int count;
-        fixed (byte* buffer = room) count = _sockets.Receive(_slots[slot].Fd, buffer, room.Length);
-        if (count > 0) connection.CompleteReceive(room[..count]);
-        lender.DropRoom();
-        if (count > 0) NoteSize(connection, slot, generation, count);
-        else ReceivedNone(connection, count);
+        if (isMuch || count >= Duct.FromBytes) NoteSize(connection, slot, generation, count);
     }
 
     /// <summary>Nothing has come: the end, or an error as a negative number.</summary>
@@ -300,7 +273,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     private void NoteSize(Connection connection, int slot, uint generation, int count)
     {
         if (connection.Slot != slot || connection.SlotGeneration != generation) return;
-        _slots[slot].Size.Note(count, connection.MuchFrom(ReceiveBytes), connection.TakesMuch);
+        _slots[slot].Size.Note(count, connection.MuchFrom(ReceiveBytes));
     }
 
     /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>

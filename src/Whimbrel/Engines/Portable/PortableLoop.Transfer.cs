@@ -88,7 +88,7 @@ internal sealed unsafe partial class PortableLoop
 
         if (count == SmallBytes && _slots[slot].IsWanted)
         {
-            new ReadOnlySpan<byte>(operation.Small).CopyTo(HotBlock(slot));
+            new ReadOnlySpan<byte>(operation.Small).CopyTo(HotBlock(connection));
             ReadHot(connection, SmallBytes);
             return;
         }
@@ -114,8 +114,8 @@ internal sealed unsafe partial class PortableLoop
     }
 
     /// <summary>What the connection is read into, from the thread of the loop.</summary>
-    private Span<byte> HotBlock(int slot) =>
-        _slots[slot].Size.IsLarge ? new Span<byte>(_largeBlock.Take(), LargeBlock.Bytes) : new Span<byte>(_buffer, ReceiveBytes);
+    private Span<byte> HotBlock(Connection connection) =>
+        _slots[connection.Slot].Size.IsLarge && connection.TakesLargeBlocks ? new Span<byte>(_largeBlock.Take(), LargeBlock.Bytes) : new Span<byte>(_buffer, ReceiveBytes);
 
     /// <summary>Reads behind the <paramref name="held"/> bytes that are in the hot buffer already, and delivers all of it.</summary>
     private void ReadHot(Connection connection, int held)
@@ -128,7 +128,7 @@ internal sealed unsafe partial class PortableLoop
             return;
         }
 
-        Span<byte> block = HotBlock(slot);
+        Span<byte> block = HotBlock(connection);
         int count = _slots[slot].Socket!.Receive(block[held..], SocketFlags.None, out SocketError outcome);
         bool isEnd = outcome == SocketError.Success && count == 0;
         if (outcome != SocketError.Success) count = 0;
@@ -137,7 +137,7 @@ internal sealed unsafe partial class PortableLoop
             bool isAttached = Hand(connection, block[..(held + count)]);
             Poison(block[..(held + count)]);
             if (!isAttached) return;
-            _slots[slot].Size.Note(held + count, ReceiveBytes, connection.TakesLargeBlocks);
+            _slots[slot].Size.Note(held + count, connection.TakesLargeBlocks ? ReceiveBytes : int.MaxValue);
         }
 
         if (isEnd) ReceiveEnded(connection);

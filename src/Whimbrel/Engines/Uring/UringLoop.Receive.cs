@@ -193,19 +193,17 @@ internal sealed unsafe partial class UringLoop
                 continue;
             }
 
-            StrandBlock? block = isMuch ? connection.TakeStrandBlock() : null;
-            bool isLarge = isMuch && connection.TakesLargeBlocks;
-            Session? lender = isMuch && block is null ? connection.Lender : null;
-            Span<byte> lent = block is not null ? block.RoomToReceive : lender is not null ? lender.LendRoom() : default;
-            byte* buffer = isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
-            int room = !lent.IsEmpty ? lent.Length : isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
-            int result = !lent.IsEmpty ? Receive(slot, lent) : _sockets.Receive(_slots[slot].Fd, buffer, room);
-            if (result <= 0)
+            IReceiveBuffer? own = isMuch ? connection.BulkBuffer(_largeBlock) : null;
+            Span<byte> room = own is null ? default : own.Get();
+            if (room.IsEmpty)
             {
-                block?.Dispose();
-                lender?.DropRoom();
+                own = null;
+                room = new Span<byte>(_ring.LargeBuffer, _ring.LargeBufferBytes);
             }
 
+            int result;
+            fixed (byte* buffer = room) result = _sockets.Receive(_slots[slot].Fd, buffer, room.Length);
+            if (result <= 0) own?.Done(connection, default);
             if (result is -Errno.ENOBUFS or -Errno.ENOMEM && MustRest(connection, slot)) return;
             if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
             if (result <= 0)
@@ -217,45 +215,33 @@ internal sealed unsafe partial class UringLoop
             }
 
             _slots[slot].Failures = 0;
-            _slots[slot].IsReady = result == room || _slots[slot].IsReadyUntilEmpty;
+            _slots[slot].IsReady = result == room.Length || _slots[slot].IsReadyUntilEmpty;
             NoteSize(connection, slot, result);
-            if (block is not null)
+            Span<byte> received = room[..result];
+            if (own is not null)
             {
-                block.Length = result;
-                connection.CompleteReceive(block);
-            }
-            else if (lender is not null)
-            {
-                connection.CompleteReceive(lent[..result]);
-                lender.DropRoom();
+                own.Done(connection, received);
             }
             else
             {
-                Span<byte> bytes = new(buffer, result);
-                connection.CompleteReceive(bytes);
-                Poison(bytes);
+                connection.CompleteReceive(received);
+                Poison(received);
             }
 
             // The callback may have ended it, or stopped it.
             if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
-            _slots[slot].Size.Note(result, connection.MuchFrom(_ring.LargeBufferBytes), connection.TakesMuch);
+            _slots[slot].Size.Note(result, connection.MuchFrom(_ring.LargeBufferBytes));
             if (!_slots[slot].IsReady)
             {
                 if (NeedsReceive(slot)) StartReceive(connection);
                 return;
             }
 
-            most -= Math.Min(most, (uint)room);
+            most -= Math.Min(most, (uint)room.Length);
             maySplice = true;
         }
 
         ReceiveAgain(connection);
-    }
-
-    /// <summary>Into memory of the collector's.</summary>
-    private int Receive(int slot, Span<byte> into)
-    {
-        fixed (byte* buffer = into) return _sockets.Receive(_slots[slot].Fd, buffer, into.Length);
     }
 
     /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>
@@ -286,7 +272,7 @@ internal sealed unsafe partial class UringLoop
 
         s.Failures = 0;
         NoteSize(connection, slot, spliced);
-        s.Size.Note(spliced, Duct.FromBytes, takesLarge: true);
+        s.Size.Note(spliced, Duct.FromBytes);
         // A splice ends for more reasons than that there is no more: a receive says so.
         s.IsReady = true;
         return s.IsWanted;

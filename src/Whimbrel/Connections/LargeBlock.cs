@@ -1,6 +1,6 @@
 using System.Runtime.InteropServices;
 
-namespace Whimbrel.Engines;
+namespace Whimbrel.Connections;
 
 /// <summary>
 /// What a loop receives into for connections whose messages are larger than its receive block: a message of 256 KiB comes whole, with what its
@@ -8,7 +8,7 @@ namespace Whimbrel.Engines;
 /// for a while. Owner: the loop; its thread only.
 /// </summary>
 // Safe: lent from Take until the callback has returned; timers, which give it back, fire outside of callbacks.
-internal sealed unsafe class LargeBlock(Loop loop)
+internal sealed unsafe class LargeBlock(Loop loop) : IReceiveBuffer
 {
     internal const int Bytes = (256 * 1024) + PageBytes;
     private const int PageBytes = 4096;
@@ -26,6 +26,15 @@ internal sealed unsafe class LargeBlock(Loop loop)
     {
         _wasUsed = true;
         return _memory is null ? Make() : _memory;
+    }
+
+    Span<byte> IReceiveBuffer.Get() => new(Take(), Bytes);
+
+    void IReceiveBuffer.Done(Connection connection, Span<byte> received)
+    {
+        if (received.IsEmpty) return;
+        connection.CompleteReceive(received);
+        Loop.PoisonReceived(received);
     }
 
     private byte* Make()
