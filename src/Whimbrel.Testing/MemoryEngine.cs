@@ -87,6 +87,12 @@ public class MemoryEngine : Engine
 
     internal override bool HasWatchdog => false;
 
+    internal override void Violated(string what) => throw Violation($"{char.ToUpperInvariant(what[0])}{what[1..]}.");
+
+    internal override bool EndsRun(Exception exception) => exception is ContractViolationException or SimulationStalledException;
+
+    internal override bool PoisonsLent => true;
+
     internal override long NextMs => _nowMs;
 
     internal override long CoarseMs => _nowMs;

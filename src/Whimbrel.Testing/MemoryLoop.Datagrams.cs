@@ -71,7 +71,7 @@ internal sealed unsafe partial class MemoryLoop
         resident.ReceiveBatchEnded();
     }
 
-    internal override void StartSend(DatagramResident socket)
+    void IDatagramEngine.StartSend(DatagramResident socket)
     {
         ref Slot slot = ref Open(socket);
         if (slot.IsSending && !socket.RetriesByTimer) throw _engine.Violation("A second send was started.");
@@ -106,7 +106,7 @@ internal sealed unsafe partial class MemoryLoop
         resident.CompleteSend();
     }
 
-    internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins)
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins)
     {
         MemoryDatagramSocket memory = Open(socket).Datagrams!;
         if (!joins)

@@ -12,7 +12,7 @@ namespace Whimbrel.Testing;
 /// throws when one is broken. It lends received bytes in a block of exactly their size and overwrites it afterwards.
 /// </summary>
 // Safe: blocks are read only through the pointers and lengths of queued blocks, on the thread that owns them.
-internal sealed unsafe partial class MemoryLoop : Loop
+internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
 {
     private const int MaxReceive = 64 * 1024;
     private const int MaxTakenBytes = 128 * 1024;
@@ -118,8 +118,6 @@ internal sealed unsafe partial class MemoryLoop : Loop
         return delivered;
     }
 
-    internal override bool Outlives(Exception exception) => exception is not (ContractViolationException or SimulationStalledException);
-
     private protected override void Wake()
     {
         // Nobody sleeps in a simulation: a loop with mail is runnable.
@@ -220,11 +218,10 @@ internal sealed unsafe partial class MemoryLoop : Loop
 
     // ------------------------------------------------------------------ attach and detach
 
-    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
-
     private protected override void StartAttach(Resident resident)
     {
         CheckThread();
+        if (resident.Slot >= _slots.Length) Array.Resize(ref _slots, _slots.Length * 2);
         _slotsUsed = Math.Max(_slotsUsed, resident.Slot + 1);
         ref Slot slot = ref _slots[resident.Slot];
         if (slot.IsAttached) throw _engine.Violation("A slot was given out twice.");
@@ -471,11 +468,4 @@ internal sealed unsafe partial class MemoryLoop : Loop
     {
         if (!IsCurrent) throw _engine.Violation("A verb was called off the loop's thread.");
     }
-
-    internal override void PoisonLent(Span<byte> block) => block.Fill(0xDD);
-
-    private protected override void NestedCallback(string running, string starting) =>
-        throw _engine.Violation($"{starting} began inside {running}.");
-
-    internal override void IllegalStep(Enum from, Enum to) => throw _engine.Violation($"A connection went from {from} to {to}.");
 }

@@ -1319,6 +1319,9 @@ public abstract partial class Session : IConnection
     /// <summary>Its class, in messages.</summary>
     internal virtual string DisplayName => GetType().Name;
 
+    /// <summary>As notices name one of its callbacks.</summary>
+    internal string TextOf(string callback) => $"{callback} of {DisplayName} (session {Id:x})";
+
     internal void Attach(Connection connection, long id, EndPoint? local, PeerAddress remote)
     {
         Id = id;

@@ -1,3 +1,6 @@
+using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.CSharp;
+using Microsoft.CodeAnalysis.CSharp.Syntax;
 using Whimbrel.Tidy.Rules;
 
 namespace Whimbrel.Tidy;
@@ -30,8 +33,21 @@ public class CoreTests
         ("src/Whimbrel/Engines/Epoll/EpollLoop.cs", "class EpollLoop { }"))));
 
     [Fact]
-    public void An_exception_from_the_layers_that_nobody_needs_is_found() => Judge.Finds("exception for Engines/Resolver and Dial that nobody needs", Layers.Check(Judge.Model(
-        ("src/Whimbrel/Engines/Resolver.cs", "class Resolver { }"))));
+    public void An_exception_from_the_layers_that_nobody_needs_is_found() => Judge.Finds("exception for Engines/Completion and Strand that nobody needs", Layers.Check(Judge.Model(
+        ("src/Whimbrel/Engines/Completion.cs", "class Completion { }"))));
+
+    [Theory]
+    [InlineData("CONTRIBUTING.md")]
+    [InlineData("docs/design/0001-seam-at-completions.md")]
+    public void The_pages_say_how_wide_the_seam_of_an_engine_is(string page)
+    {
+        var members = Repository.Sources("src/Whimbrel/Engines/").Where(static f => f.Path.StartsWith("src/Whimbrel/Engines/Loop.", StringComparison.Ordinal))
+            .SelectMany(static f => f.All<MemberDeclarationSyntax>()).Where(static m => m is MethodDeclarationSyntax or PropertyDeclarationSyntax).ToList();
+        int needed = members.Count(static m => m.Modifiers.Any(SyntaxKind.AbstractKeyword));
+        int possible = members.Count(static m => m.Modifiers.Any(SyntaxKind.VirtualKeyword));
+        int ofDatagrams = Repository.Sources("src/Whimbrel/Datagrams/IDatagramEngine.cs").Single().All<MethodDeclarationSyntax>().Count();
+        Assert.Contains($"{needed} members of `Loop` that every engine has, {possible} that have a default, {ofDatagrams} of `IDatagramEngine`", Repository.Read(page), StringComparison.Ordinal);
+    }
 
     [Fact]
     public void A_property_that_merely_shares_a_name_with_an_upper_type_is_no_use_of_it() => Judge.None(Layers.Check(Judge.Model(

@@ -18,7 +18,7 @@ namespace Whimbrel.Connections;
 /// that the two families take turns. With a fixed local port they are tried one after the other: a second socket could
 /// not be bound to it.
 /// </remarks>
-internal sealed class Dial : Undertaking
+internal sealed class Dial : Undertaking, ILookupWaiter
 {
     /// <summary>Head start of an address over the next one (RFC 8305, 5: recommended).</summary>
     private static readonly TimeSpan s_headStart = TimeSpan.FromMilliseconds(250);
@@ -56,7 +56,7 @@ internal sealed class Dial : Undertaking
         connection.Dial = this;
     }
 
-    internal Loop Loop => _connection.Loop;
+    public Loop Loop => _connection.Loop;
 
     internal ConnectionOptions Options => _connection.Host.Options;
 
@@ -75,7 +75,7 @@ internal sealed class Dial : Undertaking
     // ------------------------------------------------------------------ names
 
     /// <summary>A lookup has ended, perhaps after this dial.</summary>
-    internal void LookupEnded(HostLookup lookup)
+    void ILookupWaiter.LookupEnded(HostLookup lookup)
     {
         if (_isOver) return;
         for (int i = 0; i < _places.Length; i++)

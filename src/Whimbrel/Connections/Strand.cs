@@ -162,9 +162,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>The callback that runs now, or that nobody has begun to run, as in messages; null when there is none. Any thread; true a moment ago.</summary>
     internal string? RunningText =>
         _isHome ? null
-        : _running is { } callback ? UserCode.TextOf(callback, _session)
+        : _running is { } callback ? _session.TextOf(callback)
         : IsIdle ? null
-        : UserCode.TextOf(_dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher", _session);
+        : _session.TextOf(_dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher");
 
     // ------------------------------------------------------------------ what the loop puts in
 

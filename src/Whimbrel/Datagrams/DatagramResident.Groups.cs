@@ -29,7 +29,7 @@ internal sealed partial class DatagramResident
             return;
         }
 
-        int error = Loop.ChangeMembership(this, group, interfaceIndex, joins: true);
+        int error = _engine.ChangeMembership(this, group, interfaceIndex, joins: true);
         if (error != 0)
         {
             done.SetException(DatagramErrors.JoinFailure(group, error));
@@ -53,7 +53,7 @@ internal sealed partial class DatagramResident
         }
 
         // An interface that went away took the membership with it: then the system knows nothing of it, and all is well.
-        _ = Loop.ChangeMembership(this, group, interfaceIndex, joins: false);
+        _ = _engine.ChangeMembership(this, group, interfaceIndex, joins: false);
         _groups.RemoveAt(index);
         if (index < _groupsTold) _groupsTold--;
         GroupsChanged();

@@ -366,7 +366,7 @@ internal sealed partial class DatagramResident
     private void Flush()
     {
         IsSendInFlight = true;
-        Loop.StartSend(this);
+        _engine.StartSend(this);
     }
 
     /// <summary>The system took the first <paramref name="count"/> entries, by <paramref name="calls"/> calls.</summary>
@@ -423,7 +423,7 @@ internal sealed partial class DatagramResident
     private void Retry()
     {
         if (_isDetaching || _queue.Count == 0 || !IsSendInFlight) return;
-        Loop.StartSend(this);
+        _engine.StartSend(this);
     }
 
     internal override void RoomAgain()

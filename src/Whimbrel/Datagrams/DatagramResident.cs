@@ -15,7 +15,7 @@ namespace Whimbrel.Datagrams;
 /// <list type="number">
 /// <item><see cref="Loop.StartReceive"/> until <see cref="Loop.StopReceive"/>: each datagram is one <see cref="CompleteReceive"/>, in order, with
 /// its true length and sender, and after each batch comes one <see cref="ReceiveBatchEnded"/>. A turn brings a bounded number of them.</item>
-/// <item><see cref="Loop.StartSend(DatagramResident)"/> sends the queue from its head: <see cref="AdvanceSend"/> for what was taken,
+/// <item><see cref="IDatagramEngine.StartSend"/> sends the queue from its head: <see cref="AdvanceSend"/> for what was taken,
 /// <see cref="FailSend"/> for a head that was refused, and one <see cref="CompleteSend"/> when the next may be started. An engine never
 /// joins two entries or sends a part of one.</item>
 /// <item>Errors never end it: <see cref="NotePeerError"/>, <see cref="NoteReceiveError"/>. They are told in the completion phase.</item>
@@ -27,6 +27,7 @@ internal sealed partial class DatagramResident : Resident
     private const int HeldPerTurn = 256;
 
     private readonly Completion<EndPoint> _bound;
+    private readonly IDatagramEngine _engine;
     private readonly List<LoopTimer> _timers = [];
     private readonly DatagramQueue _held = new();
     private List<Completion<bool>>? _stopped;
@@ -62,6 +63,7 @@ internal sealed partial class DatagramResident : Resident
     internal DatagramResident(Loop loop, DatagramSocket owner, EndPoint endPoint, PortSharing sharing, int sharers, DatagramInbox? inbox)
         : base(loop)
     {
+        _engine = (IDatagramEngine)loop;
         Owner = owner;
         Options = owner.Options;
         EndPoint = endPoint;

@@ -201,6 +201,15 @@ public class Engine : IAsyncDisposable
     /// <summary>The watchdog's thread looks at its loops.</summary>
     internal virtual bool HasWatchdog => true;
 
+    /// <summary>The library has broken a contract of its own. An engine that checks them throws.</summary>
+    internal virtual void Violated(string what) => Debug.Fail(what);
+
+    /// <summary>That is what such an engine has thrown: it ends the run, and not a connection.</summary>
+    internal virtual bool EndsRun(Exception exception) => false;
+
+    /// <summary>What was lent is overwritten behind the call, also in Release builds.</summary>
+    internal virtual bool PoisonsLent => false;
+
     /// <summary>Several listeners of one server can have the same TCP port, and the system spreads connections among them.</summary>
     internal virtual bool CanSharePorts => Connections.SocketFactory.CanSharePorts;
 

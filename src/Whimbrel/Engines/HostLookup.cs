@@ -1,6 +1,5 @@
 using System.Net;
 using System.Net.Sockets;
-using Whimbrel.Connections;
 
 namespace Whimbrel.Engines;
 
@@ -13,7 +12,7 @@ internal sealed class HostLookup(Resolver resolver, string host)
     internal string Host { get; } = host;
 
     /// <summary>Dials that still want the answer. Guarded by the resolver.</summary>
-    internal List<Dial> Waiting { get; } = [];
+    internal List<ILookupWaiter> Waiting { get; } = [];
 
     /// <summary>In the system's order. Written before anybody is told.</summary>
     internal IPAddress[] Addresses { get; private set; } = [];

@@ -57,7 +57,7 @@ public abstract partial class Loop
             string? callback = ActiveCallback;
             Session? session = ActiveConnection?.Session;
             DatagramResident? socket = _activeSocket;
-            if (callback is not null && session is not null) return UserCode.TextOf(callback, session);
+            if (callback is not null && session is not null) return session.TextOf(callback);
             if (callback is not null && socket is not null) return $"{callback} of {socket.HandlerName} (datagrams at {socket.EndPoint})";
             return _work is { } work ? UserCode.TextOf(work, _workSubject) : null;
         }

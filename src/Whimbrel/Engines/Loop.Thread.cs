@@ -361,8 +361,6 @@ public abstract partial class Loop
         while (_scheduled.Count > 0) RunScheduled();
         Timers.Close();
         SendPace.End();
-        _resting.Clear();
-        _isRestEnding = false;
         for (int i = 0; i < LastContinuations && _ready.Count > 0; i++) RunReady();
         Volatile.Write(ref _isStopped, true);
         foreach ((Action<object?> continuation, object? state) in _ready) Engine.Offload(continuation, state);

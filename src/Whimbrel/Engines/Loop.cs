@@ -41,7 +41,6 @@ public abstract partial class Loop
     // Of what other threads sent, what comes next may be for the same connections, a little for each of many: as many blocks as the pool keeps may wait for it.
     private const int FlushEveryBlocksDrained = BlockPool.MaxKept;
     private const int StartSlots = 64;
-    private const int RestMs = 10;
 
     [ThreadStatic]
     private static Loop? t_current;
@@ -49,7 +48,6 @@ public abstract partial class Loop
     private readonly Stack<int> _freeSlots = new();
     private readonly Queue<Resident> _scheduled = new();
     private readonly Stack<Connection> _freeConnections = new();
-    private readonly Queue<(Resident Resident, uint Generation)> _resting = new();
     private Resident?[] _residents = new Resident?[StartSlots];
     private uint[] _slotGenerations = new uint[StartSlots];
     private List<(Action<object?> Continuation, object? State)> _ready = [];
@@ -72,7 +70,6 @@ public abstract partial class Loop
     private int _strands;
     private TlsScratch? _tls;
     private bool _isStopped;
-    private bool _isRestEnding; // its timer runs
     private DatagramResident? _activeSocket; // whose handler is in a callback now
 
     private protected Loop(Engine engine, int index)
@@ -213,14 +210,8 @@ public abstract partial class Loop
     /// <summary>Send the connection's queue: <c>AdvanceSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
     internal abstract void StartSend(Connection connection);
 
-    /// <summary>Send the socket's queue: <c>AdvanceSend</c> and <c>FailSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
-    internal abstract void StartSend(DatagramResident socket);
-
-    /// <summary>Join or leave a multicast group, on the interface of that number. 0 or an error number.</summary>
-    internal abstract int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins);
-
     /// <summary><see cref="StartSend(Connection)"/> sends parts of files: <c>CompleteFile</c> for each. Otherwise the queue has none for it.</summary>
-    internal virtual bool SendsFiles => false;
+    internal bool SendsFiles { get; private protected init; }
 
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them. At most <see cref="Pieces.MostInRow"/> pieces, none empty.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
@@ -274,9 +265,6 @@ public abstract partial class Loop
 
     /// <summary>Ends a wait. Any thread.</summary>
     private protected abstract void Wake();
-
-    /// <summary>Makes room for engine data of slots below <paramref name="capacity"/>.</summary>
-    private protected abstract void GrowSlots(int capacity);
 
     /// <summary>
     /// Makes the kernel queue, at each start of the engine. On the thread that starts the engine, before the loop's own runs.
@@ -456,7 +444,7 @@ public abstract partial class Loop
     // ------------------------------------------------------------------ the last resort
 
     /// <summary>False for what must end the run: what an engine that checks the contract throws.</summary>
-    internal virtual bool Outlives(Exception exception) => true;
+    internal bool Outlives(Exception exception) => !Engine.EndsRun(exception);
 
     /// <summary>
     /// Something came out of an item of this loop, though all user code has a fence of its own. The connection concerned ends, and the
@@ -499,7 +487,7 @@ public abstract partial class Loop
     /// <summary>A session's callback begins. The memory engine throws when one is running already.</summary>
     internal void EnterCallback(Connection connection, string name)
     {
-        if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
+        if (ActiveCallback is not null) Engine.Violated($"{name} began inside {ActiveCallback}");
         ActiveConnection = connection;
         ActiveCallback = name;
         UserCalls++;
@@ -508,7 +496,7 @@ public abstract partial class Loop
     /// <summary>The same for a handler of datagrams.</summary>
     internal void EnterCallback(DatagramResident socket, string name)
     {
-        if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
+        if (ActiveCallback is not null) Engine.Violated($"{name} began inside {ActiveCallback}");
         _activeSocket = socket;
         ActiveCallback = name;
         UserCalls++;
@@ -529,11 +517,8 @@ public abstract partial class Loop
         UserCalls++;
     }
 
-    private protected virtual void NestedCallback(string running, string starting) =>
-        Debug.Fail($"{starting} began inside {running}");
-
     /// <summary>A connection took a step that its life has not (<see cref="Life"/>), or its TLS.</summary>
-    internal virtual void IllegalStep(Enum from, Enum to) => Debug.Fail($"a connection went from {from} to {to}");
+    internal void IllegalStep(Enum from, Enum to) => Engine.Violated($"a connection went from {from} to {to}");
 
     /// <summary>Poisons a block after the callback it was lent to. Debug builds, and always in the memory engine.</summary>
     [Conditional("DEBUG")]
@@ -544,7 +529,11 @@ public abstract partial class Loop
     internal static void PoisonReceived(Span<byte> datagram) => Poison(datagram);
 
     /// <summary>The same for a block that a strand lent. The pool's thread.</summary>
-    internal virtual void PoisonLent(Span<byte> block) => Poison(block);
+    internal void PoisonLent(Span<byte> block)
+    {
+        if (Engine.PoisonsLent) block.Fill(0xDD);
+        else Poison(block);
+    }
 
     /// <summary>The session in a callback posted more than another loop can take: it is not read until that loop caught up.</summary>
     internal void HoldActiveSession() => ActiveConnection?.HoldForMailbox();
@@ -637,7 +626,6 @@ public abstract partial class Loop
         {
             Array.Resize(ref _residents, _residents.Length * 2);
             Array.Resize(ref _slotGenerations, _residents.Length);
-            GrowSlots(_residents.Length);
         }
 
         _residents[slot] = resident;
@@ -668,31 +656,6 @@ public abstract partial class Loop
     {
         if (fd < 0) FreeSlot(resident);
         resident.CompleteAttach(Math.Max(0, -fd));
-    }
-
-    /// <summary>Receiving failed for lack of memory, which may last: the engine is asked after a rest, instead of trying in every turn.</summary>
-    private protected void Rest(Resident resident)
-    {
-        _resting.Enqueue((resident, resident.SlotGeneration));
-        if (_isRestEnding) return;
-        _isRestEnding = true;
-        StartTimer(TimeSpan.FromMilliseconds(RestMs), static loop => ((Loop)loop!).EndRest(), this);
-    }
-
-    private void EndRest()
-    {
-        _isRestEnding = false;
-        // Who fails at once again rests anew.
-        for (int count = _resting.Count; count > 0; count--)
-        {
-            (Resident resident, uint generation) = _resting.Dequeue();
-            if (resident.Slot >= 0 && resident.SlotGeneration == generation) Rested(resident);
-        }
-    }
-
-    /// <summary>The rest is over: receives again, if somebody still wants to.</summary>
-    private protected virtual void Rested(Resident resident)
-    {
     }
 
     internal Connection TakeConnection()

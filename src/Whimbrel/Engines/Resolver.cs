@@ -1,5 +1,3 @@
-using Whimbrel.Connections;
-
 namespace Whimbrel.Engines;
 
 /// <summary>
@@ -27,8 +25,8 @@ internal sealed class Resolver(Engine engine)
         }
     }
 
-    /// <summary>The dial is told on its loop, by <see cref="Dial.LookupEnded"/>, unless it leaves before.</summary>
-    internal HostLookup Ask(string host, Dial dial)
+    /// <summary>The dial is told on its loop, by <see cref="ILookupWaiter.LookupEnded"/>, unless it leaves before.</summary>
+    internal HostLookup Ask(string host, ILookupWaiter dial)
     {
         HostLookup? lookup;
         // tidy: allowed because it runs once for each name of a dial
@@ -56,7 +54,7 @@ internal sealed class Resolver(Engine engine)
         return lookup;
     }
 
-    internal void Leave(HostLookup lookup, Dial dial)
+    internal void Leave(HostLookup lookup, ILookupWaiter dial)
     {
         // tidy: allowed because it runs once for each name of a dial
         lock (_gate) lookup.Waiting.Remove(dial);
@@ -64,7 +62,7 @@ internal sealed class Resolver(Engine engine)
 
     internal void Complete(HostLookup lookup)
     {
-        Dial[] waiting;
+        ILookupWaiter[] waiting;
         HostLookup? next = null;
         // tidy: allowed because it runs once for each name that is looked up
         lock (_gate)
@@ -83,7 +81,7 @@ internal sealed class Resolver(Engine engine)
         }
 
         // A loop that has ended takes no mail, and its dials have ended with it.
-        foreach (Dial dial in waiting) dial.Loop.PostControl(static (_, d, l, _) => ((Dial)d!).LookupEnded((HostLookup)l!), dial, lookup);
+        foreach (ILookupWaiter dial in waiting) dial.Loop.PostControl(static (_, d, l, _) => ((ILookupWaiter)d!).LookupEnded((HostLookup)l!), dial, lookup);
         if (next is not null) engine.StartLookup(next);
     }
 }

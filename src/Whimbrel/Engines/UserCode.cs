@@ -14,8 +14,6 @@ internal static class UserCode
     // tidy: allowed because it is asked for turns that took too long only
     private static readonly ConcurrentDictionary<Assembly, bool> s_isOurs = new();
 
-    internal static string TextOf(string callback, Session session) => $"{callback} of {session.DisplayName} (session {session.Id:x})";
-
     /// <summary>An event of a server or client, by the lambda that calls it: "an event of the server (OnStarted)".</summary>
     internal static string EventOf(string owner, string code)
     {

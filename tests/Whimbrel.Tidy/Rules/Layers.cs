@@ -10,7 +10,7 @@ internal static class Layers
     private const string Core = "src/Whimbrel/";
     private static readonly string[] _engines = ["Epoll", "Uring", "Portable"];
 
-    private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "Undertaking", "RawSocket", "TlsException"];
+    private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "SocketShare", "Undertaking", "RawSocket", "TlsException"];
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions", "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "GatheringStrands", "SharedSend", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
@@ -20,16 +20,12 @@ internal static class Layers
     // the first three could be untied, by residents that the loop knows as such; the others are meant so. One that nobody needs any more is a finding.
     private static readonly (string From, string[] To, string Reason)[] _exceptions =
     [
-        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "Connector", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "MulticastGroup", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
+        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "Connector", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
         ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "DatagramSendOperation", "TlsUpgrade", "SendOperation", "SentMark", "PacedSend", "SharedBroadcast", "UnixName"], "an item of the data lane is taken by who it is for: one switch instead of a call through an interface for each send"),
         ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "MulticastGroup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
-        ("Engines/Resolver", ["Dial"], "answers a look-up to the dial that asked"),
-        ("Engines/HostLookup", ["Dial"], "answers a look-up to the dial that asked"),
         ("Engines/Completion", ["Strand"], "what is awaited in a callback on the pool goes on in its order"),
         ("Engines/StopWait", ["Strand", "Session", "IEndWait"], "who blocks on an end in a callback is told before its own last one"),
-        ("Engines/UserCode", ["Session"], "names the class of a session in notices"),
         ("LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
-        ("Connections/Resident", ["SocketShare"], "the one owner of a descriptor knows that it was shared"),
         ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"], "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the member of groups"),
         ("Connections/SessionCallback", ["Session", "Strand"], "the table of what is called, and what goes with it on the pool"),
         ("Connections/Tenancy", ["Session", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),

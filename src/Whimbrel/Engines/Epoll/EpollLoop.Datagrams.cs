@@ -26,7 +26,7 @@ internal sealed unsafe partial class EpollLoop
         if (socket.Slot == slot && socket.SlotGeneration == generation) Apply(slot, socket);
     }
 
-    internal override void StartSend(DatagramResident socket)
+    void IDatagramEngine.StartSend(DatagramResident socket)
     {
         int slot = socket.Slot;
         SendDatagrams(socket);
@@ -42,6 +42,6 @@ internal sealed unsafe partial class EpollLoop
         else SetWanted(slot, _slots[slot].Wanted | EpollAbi.EPOLLOUT);
     }
 
-    internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
         DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
 }

@@ -15,7 +15,7 @@ namespace Whimbrel.Engines.Epoll;
 /// </summary>
 // Safe: every pointer here is memory of this loop (events, receive buffer) or of a queued block, and no system call
 // keeps one after it has returned.
-internal sealed unsafe partial class EpollLoop : Loop
+internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 {
     private const int EventCount = 256;
     private const int ReceiveBytes = 64 * 1024;
@@ -30,6 +30,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     private readonly SocketCalls _sockets;
     private readonly LargeBlock _largeBlock;
     private readonly Duct _duct;
+    private readonly Rests _rests;
     private int _epoll = -1;
     private int _wakeFd = -1;
     private int _reserveFd = -1;
@@ -57,7 +58,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         : base(engine, index)
     {
         (_calls, _sockets, _largeBlock) = (calls, sockets, new LargeBlock(this));
-        _duct = new Duct(sockets, _largeBlock);
+        (_duct, _rests, SendsFiles) = (new Duct(sockets, _largeBlock), new Rests(this, Rested), true);
     }
 
     private protected override void OpenQueue()
@@ -345,10 +346,10 @@ internal sealed unsafe partial class EpollLoop : Loop
         ref EpollSlot slot = ref _slots[resident.Slot];
         slot.IsResting |= (slot.Wanted & EpollAbi.EPOLLIN) != 0;
         slot.Wanted &= ~EpollAbi.EPOLLIN;
-        Rest(resident);
+        _rests.Add(resident);
     }
 
-    private protected override void Rested(Resident resident)
+    private void Rested(Resident resident)
     {
         ref EpollSlot slot = ref _slots[resident.Slot];
         if (slot.IsResting) slot.Wanted |= EpollAbi.EPOLLIN;
@@ -372,12 +373,11 @@ internal sealed unsafe partial class EpollLoop : Loop
         return -_calls.Control(_epoll, operation, fd, epollEvent);
     }
 
-    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
-
     // ------------------------------------------------------------------ attach and detach
 
     private protected override void StartAttach(Resident resident)
     {
+        if (resident.Slot >= _slots.Length) Array.Resize(ref _slots, _slots.Length * 2);
         ref EpollSlot slot = ref _slots[resident.Slot];
         slot = default;
         switch (resident)
@@ -461,6 +461,7 @@ internal sealed unsafe partial class EpollLoop : Loop
 
     private protected override void CloseQueue()
     {
+        _rests.Clear();
         _datagrams?.Free();
         _datagrams = null;
         if (_reserveFd >= 0) _sockets.Close(_reserveFd);
@@ -549,8 +550,6 @@ internal sealed unsafe partial class EpollLoop : Loop
         connection.BeginSending();
         StartSend(connection);
     }
-
-    internal override bool SendsFiles => true;
 
     /// <summary>Sends from the head of the queue until it is empty, a part of a file has gone, or the socket is full.</summary>
     private void SendQueue(Connection connection)

@@ -112,7 +112,7 @@ internal sealed unsafe partial class PortableLoop
         return true;
     }
 
-    internal override void StartSend(DatagramResident socket) => SendDatagrams(socket);
+    void IDatagramEngine.StartSend(DatagramResident socket) => SendDatagrams(socket);
 
     private void SendDatagrams(DatagramResident resident)
     {
@@ -153,6 +153,6 @@ internal sealed unsafe partial class PortableLoop
         else resident.FailSend(error);
     }
 
-    internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
         DatagramSetup.ChangeMembership(new RawSocket(0, _slots[socket.Slot].Socket), group, interfaceIndex, joins);
 }

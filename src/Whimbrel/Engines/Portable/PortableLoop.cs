@@ -16,7 +16,7 @@ namespace Whimbrel.Engines.Portable;
 /// </summary>
 // Safe: every pointer here is the loop's own buffer or a queued block; see PortableOperation.SetBlock for the one that
 // outlives a call.
-internal sealed unsafe partial class PortableLoop : Loop
+internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
 {
     private const int AcceptsPerTurn = 64;
     private const int MaxFreeOperations = 1024;
@@ -219,12 +219,11 @@ internal sealed unsafe partial class PortableLoop : Loop
         else operation.Dispose();
     }
 
-    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
-
     // ------------------------------------------------------------------ attach
 
     private protected override void StartAttach(Resident resident)
     {
+        if (resident.Slot >= _slots.Length) Array.Resize(ref _slots, _slots.Length * 2);
         _slots[resident.Slot] = default;
         switch (resident)
         {

@@ -46,7 +46,7 @@ internal sealed unsafe partial class UringLoop
         if (socket.Slot == slot && socket.SlotGeneration == generation && _slots[slot].IsWanted && !_slots[slot].IsDetaching) ArmReady(socket);
     }
 
-    internal override void StartSend(DatagramResident socket) => SendDatagrams(socket);
+    void IDatagramEngine.StartSend(DatagramResident socket) => SendDatagrams(socket);
 
     private void SendDatagrams(DatagramResident socket)
     {
@@ -56,7 +56,7 @@ internal sealed unsafe partial class UringLoop
         else ArmWritable(socket);
     }
 
-    internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
         DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
 
     private void FreeDatagrams()

@@ -378,10 +378,10 @@ internal sealed unsafe partial class UringLoop
         ref UringSlot slot = ref _slots[resident.Slot];
         if (slot.IsResting) return;
         slot.IsResting = true;
-        Rest(resident);
+        _rests.Add(resident);
     }
 
-    private protected override void Rested(Resident resident)
+    private void Rested(Resident resident)
     {
         ref UringSlot slot = ref _slots[resident.Slot];
         if (!slot.IsResting) return;

@@ -46,8 +46,6 @@ internal sealed unsafe partial class UringLoop
         Push(connection, RingOperation.Send, ref entry);
     }
 
-    internal override bool SendsFiles => true;
-
     /// <summary>By a call: the ring has no operation for it that would not hold a thread of the kernel while the socket is full. That is waited for here.</summary>
     private void SendFile(Connection connection, Block file)
     {

@@ -20,7 +20,7 @@ namespace Whimbrel.Engines.Uring;
 /// still touch (a block, a buffer, a descriptor's number) gets another owner.
 /// </remarks>
 // Safe: every pointer is memory of the ring or of a queued block; what an operation points at lives until its last completion.
-internal sealed unsafe partial class UringLoop : Loop
+internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 {
     private const int EndTries = 200;
     private const int EndTryMs = 10;
@@ -30,6 +30,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private readonly SocketCalls _sockets;
     private readonly LargeBlock _largeBlock;
     private readonly Duct _duct;
+    private readonly Rests _rests;
 
     // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
     private readonly Queue<ulong> _stopped = new();
@@ -52,7 +53,7 @@ internal sealed unsafe partial class UringLoop : Loop
         : base(engine, index)
     {
         (_open, _sockets, _largeBlock) = (open, sockets, new LargeBlock(this));
-        _duct = new Duct(sockets, _largeBlock);
+        (_duct, _rests, SendsFiles) = (new Duct(sockets, _largeBlock), new Rests(this, Rested), true);
     }
 
     /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
@@ -245,12 +246,11 @@ internal sealed unsafe partial class UringLoop : Loop
         Push(resident, operation, ref entry);
     }
 
-    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
-
     // ------------------------------------------------------------------ attach and detach
 
     private protected override void StartAttach(Resident resident)
     {
+        if (resident.Slot >= _slots.Length) Array.Resize(ref _slots, _slots.Length * 2);
         ref UringSlot slot = ref _slots[resident.Slot];
         slot = default;
         switch (resident)
@@ -385,6 +385,7 @@ internal sealed unsafe partial class UringLoop : Loop
 
     private protected override void CloseQueue()
     {
+        _rests.Clear();
         bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
         if (_reserveFd >= 0) _sockets.Close(_reserveFd);
