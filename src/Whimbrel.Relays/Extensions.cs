@@ -2,14 +2,16 @@ using System.Buffers.Binary;
 
 namespace Whimbrel.Relays;
 
-// The fields behind the addresses: type, length in two bytes, value.
+// The TLV fields after the addresses: type, length in two bytes, value.
 internal static class Extensions
 {
     internal const int HeadLength = 3;
 
     private const int UniqueIdLimit = 128, ChecksumLength = 4;
 
-    /// <summary>Takes the next one. False at the end, and when what is left is no whole one.</summary>
+    /// <summary>
+    /// Takes the next field. Returns false at the end, and when the remaining bytes are no complete field.
+    /// </summary>
     internal static bool Next(ref ReadOnlySpan<byte> rest, out byte type, out ReadOnlySpan<byte> value)
     {
         type = 0;
@@ -23,7 +25,10 @@ internal static class Extensions
         return true;
     }
 
-    /// <summary>All of them are whole, and those that the specification defines have its lengths. Says where the checksum lies, 0 when there is none.</summary>
+    /// <summary>
+    /// Checks that all fields are complete and that those of the specification have its lengths.
+    /// <paramref name="checksumAt"/> is the offset of the checksum, or 0.
+    /// </summary>
     internal static bool AreValid(ReadOnlySpan<byte> all, out int checksumAt)
     {
         checksumAt = 0;
@@ -54,7 +59,7 @@ internal static class Extensions
         ReadOnlySpan<byte> rest = value[ProxyTls.HeadLength..];
         while (Next(ref rest, out _, out _))
         {
-            // Only their lengths.
+            // Only the lengths are checked.
         }
 
         return rest.IsEmpty;

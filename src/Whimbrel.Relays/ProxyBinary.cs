@@ -64,11 +64,11 @@ internal static class ProxyBinary
         output.Advance(total);
     }
 
-    /// <summary>Both as they are when they are of one family, else both as IPv6.</summary>
+    /// <summary>Returns both addresses unchanged if they have one family, otherwise both as IPv6.</summary>
     internal static (IPAddress From, IPAddress To) SameFamily(IPAddress from, IPAddress to) =>
         from.AddressFamily == to.AddressFamily ? (from, to) : (from.MapToIPv6(), to.MapToIPv6());
 
-    // Each byte is judged when it is there, so that the answer does not depend on how they came.
+    // Each byte is checked as soon as it is there, so that the result does not depend on how the bytes were split.
     private static ProxyFault CheckHead(ReadOnlySpan<byte> bytes, int limit, out int total)
     {
         total = 0;
@@ -78,7 +78,7 @@ internal static class ProxyBinary
         if (bytes.Length <= 13) return ProxyFault.None;
         int family = bytes[12] == LocalCommand ? Unspecified : bytes[13] >> 4;
         int transport = bytes[13] & 15;
-        // Without a family the addresses are unspecified, whatever the transport.
+        // AF_UNSPEC means unspecified addresses with any transport.
         if (bytes[12] == ProxyCommand && (family > OverUnix || transport > Datagram || (transport == Unspecified && family != Unspecified))) return ProxyFault.Family;
         if (bytes.Length < HeadLength) return ProxyFault.None;
         int length = BinaryPrimitives.ReadUInt16BigEndian(bytes[14..]);
@@ -93,7 +93,7 @@ internal static class ProxyBinary
         header = null;
         if (all[12] == LocalCommand)
         {
-            // Whatever it says is to be ignored.
+            // The specification: the addresses of LOCAL are ignored.
             header = ProxyHeader.Local;
             return ProxyFault.None;
         }
@@ -104,7 +104,8 @@ internal static class ProxyBinary
         if (!Extensions.AreValid(rest, out int checksumAt))
         {
             if (family != Unspecified) return ProxyFault.Extension;
-            // Addresses of a family that only the sender knows: the specification has them skipped, and nobody can say where extensions begin.
+            // With AF_UNSPEC the receiver skips the addresses. Their length is unknown, so the start of the extensions
+            // is too.
             rest = default;
             checksumAt = 0;
         }
@@ -135,7 +136,7 @@ internal static class ProxyBinary
         ReadOnlySpan<byte> name = bytes[0] == 0 ? bytes.TrimEnd((byte)0) : bytes.IndexOf((byte)0) is >= 0 and int end ? bytes[..end] : bytes;
         string path = Encoding.UTF8.GetString(name);
 
-        // Linux has 108 bytes for a path; other systems fewer, and .NET refuses there.
+        // Linux has 108 bytes for a path. Other systems have fewer, and .NET throws there.
         return name.IsEmpty || name.Length >= PathLength || path.IndexOf('\0', 1) > 0 || Encoding.UTF8.GetByteCount(path) >= PathLength ? null : new UnixDomainSocketEndPoint(path);
     }
 
@@ -167,12 +168,13 @@ internal static class ProxyBinary
 
     private static void WritePath(EndPoint endPoint, Span<byte> room)
     {
-        // Its bytes as the system has them, behind the family. By ToString an abstract name looks like a path that begins with @.
+        // The bytes of sockaddr_un after the family, because ToString writes an abstract name as a path that begins
+        // with @.
         SocketAddress address = endPoint.Serialize();
         for (int i = FamilyLength; i < address.Size && i - FamilyLength < room.Length; i++) room[i - FamilyLength] = address[i];
     }
 
-    // Of all bytes, with zeros in place of the checksum that ends at this place.
+    // CRC-32C of all bytes, with zeros in place of the checksum, which ends at this offset.
     private static uint ChecksumOf(ReadOnlySpan<byte> all, int end)
     {
         uint crc = uint.MaxValue;

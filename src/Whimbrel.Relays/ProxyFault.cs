@@ -1,53 +1,57 @@
 namespace Whimbrel.Relays;
 
-/// <summary>Which rule a PROXY header broke, or why none was read.</summary>
+/// <summary>Reason why a PROXY header was rejected or not read.</summary>
 public enum ProxyFault
 {
-    /// <summary>None.</summary>
+    /// <summary>No fault.</summary>
     None,
 
-    /// <summary>The first bytes are neither a header of version 1 nor one of version 2: the peer speaks its protocol directly.</summary>
+    /// <summary>The first bytes are no PROXY header of version 1 or 2: the peer sends its protocol directly.</summary>
     NotAHeader,
 
-    /// <summary>Longer than allowed: 107 bytes with version 1, <see cref="ProxyOptions.HeaderLimitBytes"/> with version 2.</summary>
+    /// <summary>
+    /// The header is longer than 107 bytes (version 1) or <see cref="ProxyOptions.HeaderLimitBytes"/> (version 2).
+    /// </summary>
     TooLong,
 
-    /// <summary>A line of version 1 with a CR or LF anywhere but as its end, CR LF.</summary>
+    /// <summary>A line of version 1 has a CR or LF before its final CR LF.</summary>
     LineEnd,
 
-    /// <summary>A line of version 1 whose fields are not the word, two addresses and two ports, each behind one space.</summary>
+    /// <summary>
+    /// The fields of a line of version 1 are not the family, two addresses and two ports, separated by one space.
+    /// </summary>
     Fields,
 
-    /// <summary>An address of version 1 that is not one of the family the line says.</summary>
+    /// <summary>An address of version 1 does not belong to the family of its line.</summary>
     Address,
 
-    /// <summary>A port of version 1 that is not a number from 0 to 65,535 without leading zeros.</summary>
+    /// <summary>A port of version 1 is no number from 0 to 65,535 without leading zeros.</summary>
     Port,
 
-    /// <summary>A version other than 2 behind the signature of version 2.</summary>
+    /// <summary>The signature of version 2 is followed by another version.</summary>
     Version,
 
-    /// <summary>A command that is neither LOCAL nor PROXY.</summary>
+    /// <summary>The command is neither LOCAL nor PROXY.</summary>
     Command,
 
-    /// <summary>A family and transport that version 2 does not have.</summary>
+    /// <summary>Version 2 has no such family and transport.</summary>
     Family,
 
-    /// <summary>Shorter than the addresses of its family.</summary>
+    /// <summary>The header is shorter than the addresses of its family.</summary>
     TooShort,
 
-    /// <summary>Fields behind the addresses (TLVs) that reach beyond the header, or whose content is shorter or longer than their type allows.</summary>
+    /// <summary>A TLV field extends beyond the header, or its length is not allowed for its type.</summary>
     Extension,
 
-    /// <summary>The checksum (CRC-32C) is not that of the bytes.</summary>
+    /// <summary>The checksum (CRC-32C) does not match.</summary>
     Checksum,
 
     /// <summary>The peer is not in <see cref="ProxyOptions.Trusted"/>.</summary>
     Untrusted,
 
-    /// <summary>The whole header did not come within <see cref="ProxyOptions.HeaderTimeout"/>.</summary>
+    /// <summary>The header was incomplete after <see cref="ProxyOptions.HeaderTimeout"/>.</summary>
     TimedOut,
 
-    /// <summary>The peer ended before its header was whole.</summary>
+    /// <summary>The peer closed the connection before its header was complete.</summary>
     CutOff,
 }

@@ -6,23 +6,28 @@ using System.Text;
 namespace Whimbrel.Relays;
 
 /// <summary>
-/// What a proxy says of the connection that it passes on (the PROXY protocol of HAProxy, versions 1 and 2): who the client is, and where it
-/// had connected to. Never changes; any thread.
+/// A header of HAProxy's PROXY protocol, versions 1 and 2: the addresses of the client and of the server it connected
+/// to. Immutable and thread-safe.
 /// </summary>
 public sealed class ProxyHeader
 {
-    /// <summary>The most bytes that a header of version 2 can have.</summary>
+    /// <summary>Maximum length of a header of version 2, in bytes.</summary>
     public const int MaxLength = ProxyBinary.HeadLength + ushort.MaxValue;
 
-    /// <summary>How many bytes of version 2 are taken by default. The specification's own extensions fit; client certificates do not.</summary>
+    /// <summary>
+    /// Default limit for a header of version 2, in bytes. The extensions of the specification fit; client certificates
+    /// do not.
+    /// </summary>
     public const int DefaultLimit = 4096;
 
-    private const byte Subtype = 1; // of the fields of AWS and Azure: an identity
+    private const byte Subtype = 1; // of the fields of AWS and Azure: an identifier
 
-    /// <summary>A header for the connection of a client.</summary>
-    /// <param name="source">The client. An <see cref="IPEndPoint"/>, or a Unix path.</param>
-    /// <param name="destination">Where it had connected to, of the same family.</param>
-    /// <exception cref="ArgumentException">The two are not of one family, or of none that the protocol has. IPv6 and IPv4 together become IPv6.</exception>
+    /// <summary>Creates a header for the connection of a client.</summary>
+    /// <param name="source">Address of the client: an <see cref="IPEndPoint"/> or a Unix path.</param>
+    /// <param name="destination">
+    /// Address that the client connected to. If only one of the two is IPv4, it is written as IPv6.
+    /// </param>
+    /// <exception cref="ArgumentException">The addresses are neither two of IP nor two Unix paths.</exception>
     public ProxyHeader(EndPoint source, EndPoint destination)
     {
         ArgumentNullException.ThrowIfNull(source);
@@ -39,67 +44,77 @@ public sealed class ProxyHeader
         (Source, Destination, Extensions) = (source, destination, extensions);
     }
 
-    /// <summary>A header that says: this connection is the proxy's own, to see whether the server lives. It stands for no client.</summary>
+    /// <summary>The header LOCAL: the connection belongs to the proxy itself, for example to a health check.</summary>
     public static ProxyHeader Local { get; } = new(2, true, null, null, []);
 
-    /// <summary>A header for a connection with these ends, as a session has them; one that does not know the client when they are of no family that the protocol has.</summary>
-    /// <param name="remote">The client, or null.</param>
-    /// <param name="local">Where it had connected to, or null.</param>
+    /// <summary>
+    /// Creates a header from the end points of a session. It has no addresses (UNSPEC) unless both are of IP or both
+    /// are Unix paths.
+    /// </summary>
+    /// <param name="remote">Address of the client, or null.</param>
+    /// <param name="local">Address that the client connected to, or null.</param>
     public static ProxyHeader Of(EndPoint? remote, EndPoint? local) => (remote, local) switch
     {
         (IPEndPoint, IPEndPoint) or (System.Net.Sockets.UnixDomainSocketEndPoint, System.Net.Sockets.UnixDomainSocketEndPoint) => new ProxyHeader(remote, local),
         _ => new ProxyHeader(2, false, null, null, []),
     };
 
-    /// <summary>1 or 2: how it was received. 2 for one that was made here.</summary>
+    /// <summary>Version that was received, 1 or 2. 2 for a header that was created locally.</summary>
     public int Version { get; } = 2;
 
-    /// <summary>The connection is the proxy's own (a health check).</summary>
+    /// <summary>Whether the connection belongs to the proxy itself (a health check).</summary>
     public bool IsLocal { get; }
 
-    /// <summary>The client, or null when the proxy does not know it (UNKNOWN, UNSPEC, LOCAL): the connection's own address is all there is then.</summary>
+    /// <summary>Address of the client. Null if the proxy does not know it (UNKNOWN, UNSPEC, LOCAL).</summary>
     public EndPoint? Source { get; }
 
-    /// <summary>Where the client had connected to, or null like <see cref="Source"/>.</summary>
+    /// <summary>Address that the client connected to. Null if <see cref="Source"/> is.</summary>
     public EndPoint? Destination { get; }
 
-    /// <summary>What is said beyond the addresses, in its order. Always empty with version 1.</summary>
+    /// <summary>TLV fields in the order of the header. Empty with version 1.</summary>
     public IReadOnlyList<ProxyExtension> Extensions { get; init; } = [];
 
-    /// <summary>The host name that the client asked for (SNI), or null.</summary>
+    /// <summary>Host name of the client's TLS handshake (SNI), or null.</summary>
     public string? Authority => Value(ProxyExtension.Authority) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
 
-    /// <summary>The protocol that client and proxy chose by ALPN, or null.</summary>
+    /// <summary>Protocol that client and proxy negotiated by ALPN, or null.</summary>
     public string? ApplicationProtocol => Value(ProxyExtension.Alpn) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
 
-    /// <summary>Identity that the proxy gave the connection, up to 128 bytes, or null.</summary>
+    /// <summary>Identifier that the proxy gave the connection, up to 128 bytes, or null.</summary>
     public ReadOnlyMemory<byte>? UniqueId => Value(ProxyExtension.UniqueId);
 
-    /// <summary>Name of the network namespace that the client's connection is in, or null.</summary>
+    /// <summary>Name of the network namespace of the client's connection, or null.</summary>
     public string? NetworkNamespace => Value(ProxyExtension.NetworkNamespace) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
 
-    /// <summary>Identity of the VPC endpoint that the client came by (<c>vpce-08d2bf15fac5001c9</c>), from a load balancer of AWS; null without such a field.</summary>
+    /// <summary>
+    /// Identifier of the client's VPC endpoint (<c>vpce-08d2bf15fac5001c9</c>), from a load balancer of AWS; otherwise
+    /// null.
+    /// </summary>
     public string? AwsEndpointId => Value(ProxyExtension.Aws) is { Length: > 1 } value && value.Span[0] == Subtype ? Encoding.ASCII.GetString(value.Span[1..]) : null;
 
-    /// <summary>Link identifier of the private endpoint that the client came by, from Azure's Private Link; null without such a field.</summary>
+    /// <summary>Link identifier of the client's private endpoint, from Azure's Private Link; otherwise null.</summary>
     public uint? AzureLinkId =>
         Value(ProxyExtension.Azure) is { Length: 1 + sizeof(uint) } value && value.Span[0] == Subtype ? BinaryPrimitives.ReadUInt32LittleEndian(value.Span[1..]) : null;
 
-    /// <summary>Identity of the connection in Google's Private Service Connect; null without such a field.</summary>
+    /// <summary>Identifier of the connection in Google's Private Service Connect; otherwise null.</summary>
     public ulong? GcpConnectionId => Value(ProxyExtension.Gcp) is { Length: sizeof(ulong) } value ? BinaryPrimitives.ReadUInt64BigEndian(value.Span) : null;
 
-    /// <summary>What the client's TLS was, or null when the proxy does not say.</summary>
+    /// <summary>TLS of the client's connection, or null if the header has no such field.</summary>
     public ProxyTls? Tls => Value(ProxyExtension.Tls) is { Length: >= ProxyTls.HeadLength } value ? ProxyTls.Read(value) : null;
 
     /// <summary>
-    /// Reads a header from the first bytes of a connection. Says as soon as it can be said that they are none; the answer does not depend on how
-    /// the bytes came in pieces.
+    /// Reads a header from the first bytes of a connection. Invalid bytes are reported as early as possible. The result
+    /// does not depend on how the bytes were split.
     /// </summary>
-    /// <param name="bytes">All that has come so far.</param>
-    /// <param name="header">The header, when it is whole.</param>
-    /// <param name="length">How many bytes it has; what follows belongs to the protocol behind it.</param>
-    /// <param name="fault">With <see cref="OperationStatus.InvalidData"/>: which rule is broken. No more bytes mend it.</param>
-    /// <param name="limit">The most bytes of version 2, 16 to <see cref="MaxLength"/>.</param>
+    /// <param name="bytes">All bytes received so far.</param>
+    /// <param name="header">The header, if it is complete.</param>
+    /// <param name="length">
+    /// Length of the header in bytes. The bytes after it belong to the application's protocol.
+    /// </param>
+    /// <param name="fault">
+    /// With <see cref="OperationStatus.InvalidData"/> the reason. Further bytes do not change it.
+    /// </param>
+    /// <param name="limit">Maximum length of a header of version 2, 16 to <see cref="MaxLength"/> bytes.</param>
     /// <returns><c>Done</c>, <c>NeedMoreData</c> or <c>InvalidData</c>.</returns>
     public static OperationStatus Read(ReadOnlySpan<byte> bytes, out ProxyHeader? header, out int length, out ProxyFault fault, int limit = DefaultLimit)
     {
@@ -114,18 +129,24 @@ public sealed class ProxyHeader
         return OperationStatus.InvalidData;
     }
 
-    /// <summary>Writes it as version 2.</summary>
-    /// <param name="output">Where to.</param>
-    /// <param name="hasChecksum">With a CRC-32C behind the extensions.</param>
-    /// <exception cref="InvalidOperationException">It has more than <see cref="MaxLength"/> bytes, or a checksum among its extensions.</exception>
+    /// <summary>Writes the header as version 2.</summary>
+    /// <param name="output">Destination of the bytes.</param>
+    /// <param name="hasChecksum">True to append a CRC-32C.</param>
+    /// <exception cref="InvalidOperationException">
+    /// The header is longer than <see cref="MaxLength"/>, or <see cref="Extensions"/> has a checksum.
+    /// </exception>
     public void Write(IBufferWriter<byte> output, bool hasChecksum = false) => ProxyBinary.Write(this, output, hasChecksum);
 
-    /// <summary>Writes it as version 1: a line. What is no IP address becomes <c>UNKNOWN</c>.</summary>
-    /// <param name="output">Where to.</param>
-    /// <exception cref="InvalidOperationException">It has extensions, or is LOCAL: version 1 cannot say that.</exception>
+    /// <summary>
+    /// Writes the header as version 1, a line. Without IP addresses the line is <c>PROXY UNKNOWN</c>.
+    /// </summary>
+    /// <param name="output">Destination of the bytes.</param>
+    /// <exception cref="InvalidOperationException">
+    /// The header has extensions or is LOCAL, which version 1 cannot express.
+    /// </exception>
     public void WriteLine(IBufferWriter<byte> output) => ProxyLine.Write(this, output);
 
-    /// <summary>For the log.</summary>
+    /// <summary>Returns the addresses as text, for logs.</summary>
     public override string ToString() => IsLocal ? "local" : Source is null ? "unknown" : $"{Source} to {Destination}";
 
     internal ProxyHeader With(IReadOnlyList<ProxyExtension> extensions) => extensions.Count == 0 ? this : new(Version, IsLocal, Source, Destination, extensions);

@@ -10,7 +10,8 @@ namespace Whimbrel.Relays;
 // Version 1: one line of ASCII.
 internal static class ProxyLine
 {
-    // The longest line, with its end: two IPv6 addresses of 39 characters. UNKNOWN has whatever fits.
+    // The longest line with its CR LF: two IPv6 addresses of 39 characters. UNKNOWN may be followed by any text within
+    // it.
     private const int Limit = 107;
 
     private static readonly SearchValues<byte> s_ends = SearchValues.Create("\r\n"u8);
@@ -50,7 +51,7 @@ internal static class ProxyLine
         output.Write(Encoding.ASCII.GetBytes(line));
     }
 
-    // The end is the first CR LF within the limit; -1 when it may still come.
+    // The end is the first CR LF within the limit, or -1 while it has not been received.
     private static ProxyFault FindEnd(ReadOnlySpan<byte> bytes, out int end)
     {
         end = -1;
@@ -69,7 +70,7 @@ internal static class ProxyLine
     {
         source = destination = null;
 
-        // What follows is to be ignored, it need not even be text.
+        // The specification: the bytes after UNKNOWN are ignored. They need not be text.
         if (line.SequenceEqual("UNKNOWN"u8) || line.StartsWith("UNKNOWN "u8)) return ProxyFault.None;
         Span<Range> fields = stackalloc Range[6];
         if (line.Split(fields) != 5) return ProxyFault.Fields;
@@ -102,7 +103,7 @@ internal static class ProxyLine
         return count;
     }
 
-    // .NET takes more forms than the specification: a zone, brackets, octal, hexadecimal, fewer than four numbers.
+    // .NET parses more forms than the specification: a zone, brackets, octal, hexadecimal, fewer than four numbers.
     private static bool TryAddress(ReadOnlySpan<byte> text, bool isV6, out IPAddress? address)
     {
         address = null;

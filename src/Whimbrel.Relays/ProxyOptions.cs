@@ -2,7 +2,7 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Relays;
 
-/// <summary>How a server reads PROXY headers. Made once for all its connections; any thread.</summary>
+/// <summary>Options for reading PROXY headers. One object serves all connections of a server; thread-safe.</summary>
 public sealed class ProxyOptions
 {
     private readonly int _headerLimitBytes = ProxyHeader.DefaultLimit;
@@ -10,18 +10,20 @@ public sealed class ProxyOptions
     private NoticePace _notices;
     private long _read, _local, _direct, _refused;
 
-    /// <summary>Whose headers are believed. Required: who may reach the port and is believed can claim to be anybody.</summary>
+    /// <summary>Networks of the proxies. Required, because a trusted peer can claim any client address.</summary>
     /// <exception cref="ArgumentNullException">Null.</exception>
     public required TrustedNetworks Trusted { get; init => field = value ?? throw new ArgumentNullException(nameof(Trusted)); }
 
     /// <summary>
-    /// What happens to peers that are not trusted. False (the default): refused before a byte is read. True: they are served as clients of their own,
-    /// and a header that they send reaches the protocol as what it is there, a mistake. A trusted peer always has to send a header.
+    /// Whether untrusted peers are served as clients. False (the default): they are reset before a byte is read. True:
+    /// a header that they send is passed to the application's protocol. A trusted peer must always send a header.
     /// </summary>
     public bool ServesUntrusted { get; init; }
 
-    /// <summary>The most bytes of a header of version 2, extensions included. 16 to 65,551; the default is 4,096.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <summary>
+    /// Maximum length of a header of version 2 with its extensions, in bytes. 16 to 65,551; the default is 4,096.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public int HeaderLimitBytes
     {
         get => _headerLimitBytes;
@@ -29,8 +31,8 @@ public sealed class ProxyOptions
             ? value : throw new ArgumentOutOfRangeException(nameof(value), value, $"{ProxyBinary.HeadLength} to {ProxyHeader.MaxLength}");
     }
 
-    /// <summary>How long the whole header may take. 10 ms to 7 days; the default is 5 s.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <summary>Time limit for receiving the whole header. 10 ms to 7 days; the default is 5 s.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan HeaderTimeout
     {
         get => _headerTimeout;
@@ -42,17 +44,21 @@ public sealed class ProxyOptions
     }
 
     /// <summary>
-    /// TLS that the client speaks through the proxy: begins behind the header, with whatever came along with it. Null (the default): the session behind the
-    /// header gets the bytes as they are.
+    /// Server-side TLS for connections of clients through the proxy. The handshake starts after the header, with the
+    /// bytes received with it. Null (the default): no TLS; the next session receives the bytes unchanged.
     /// </summary>
     public TlsOptions? Tls { get; init; }
 
-    /// <summary>Called for each connection that is refused, with the rule, on its session's thread, right before the reset. What it throws is the session's. Null (the default): a notice of kind <see cref="NoticeKind.Protocol"/>, at most once a minute.</summary>
+    /// <summary>
+    /// Called for each rejected connection with the reason, on its session's thread, before the reset. An exception is
+    /// handled as one of the session. Null (the default): a notice of kind <see cref="NoticeKind.Protocol"/>, at most
+    /// once a minute.
+    /// </summary>
     public Action<ProxySession, ProxyFault>? OnRefused { get; init; }
 
     internal SessionPhase Phase { get; private init; } = new("the PROXY header", TimeSpan.FromSeconds(5));
 
-    /// <summary>What became of the connections of all servers with these options.</summary>
+    /// <summary>Reads the counters of all servers with these options.</summary>
     public ProxyCounters ReadCounters() => new(Volatile.Read(ref _read), Volatile.Read(ref _local), Volatile.Read(ref _direct), Volatile.Read(ref _refused));
 
     internal void Count(ProxyHeader? header)

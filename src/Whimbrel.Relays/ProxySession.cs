@@ -4,9 +4,10 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Relays;
 
 /// <summary>
-/// The first session of a connection that comes through a proxy: reads the PROXY header, begins TLS when the options say so, and hands the connection over to the
-/// session that its factory gives. From there on <see cref="Session.RemoteEndPoint"/> is the client's address and <see cref="Session.LocalEndPoint"/> the
-/// one it had connected to, where the header has them. A peer that breaks a rule is reset, and <see cref="ProxyOptions.OnRefused"/> is called with the rule; without it a notice names it.
+/// The first session of a connection through a proxy. Reads the PROXY header, starts TLS if configured, and hands the
+/// connection over to a session from a factory. If the header has addresses, they replace
+/// <see cref="Session.RemoteEndPoint"/> and <see cref="Session.LocalEndPoint"/>. A peer with an invalid header is
+/// reset, and <see cref="ProxyOptions.OnRefused"/> is called; without it a notice is logged.
 /// </summary>
 /// <example><code>
 /// ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("10.0.0.0/8") };
@@ -18,11 +19,12 @@ public sealed class ProxySession : Session
     private readonly Func<ProxyHeader?, Session> _next;
     private bool _isReading;
 
-    /// <summary>For one connection.</summary>
-    /// <param name="options">The same object for all connections.</param>
+    /// <summary>Creates the session of one connection.</summary>
+    /// <param name="options">Options, the same object for all connections.</param>
     /// <param name="next">
-    /// Gives the session behind the header, on this session's thread, with TLS behind its handshake. Called at most once; null for a peer that is served without a
-    /// header (<see cref="ProxyOptions.ServesUntrusted"/>). What it throws ends this connection (<see cref="CloseCause.UserException"/>).
+    /// Factory of the next session. Called at most once, on this session's thread, after the header and the TLS
+    /// handshake. Its argument is null for a peer without a header (<see cref="ProxyOptions.ServesUntrusted"/>). An
+    /// exception ends this connection (<see cref="CloseCause.UserException"/>).
     /// </param>
     public ProxySession(ProxyOptions options, Func<ProxyHeader?, Session> next)
     {
@@ -31,7 +33,7 @@ public sealed class ProxySession : Session
         (_options, _next) = (options, next);
     }
 
-    /// <summary>The header, once it was read.</summary>
+    /// <summary>The header, or null before it was read.</summary>
     public ProxyHeader? Header { get; private set; }
 
     /// <inheritdoc/>
@@ -55,7 +57,7 @@ public sealed class ProxySession : Session
     /// <inheritdoc/>
     protected override int OnUnread(ReadOnlySpan<byte> unread)
     {
-        if (!_isReading) return 0; // refused, or TLS has what is behind the header
+        if (!_isReading) return 0; // rejected, or the bytes after the header belong to TLS
         switch (ProxyHeader.Read(unread, out ProxyHeader? header, out int length, out ProxyFault fault, _options.HeaderLimitBytes))
         {
             case OperationStatus.Done:

@@ -3,13 +3,17 @@ using System.Text;
 
 namespace Whimbrel.Relays;
 
-/// <summary>What a proxy says of the TLS that ended at it.</summary>
-/// <param name="IsEncrypted">The client spoke TLS.</param>
-/// <param name="HasCertificate">The client gave a certificate on this connection, or in this TLS session before.</param>
-/// <param name="IsVerified">There was a certificate, and the proxy found it good.</param>
-/// <param name="Version">"TLSv1.3"; null when the proxy does not say.</param>
-/// <param name="CommonName">The common name of the client's certificate; null when the proxy does not say.</param>
-/// <param name="Cipher">The cipher's name; null when the proxy does not say.</param>
+/// <summary>
+/// TLS between client and proxy, as the proxy reported it. Text properties are null if the header has no such field.
+/// </summary>
+/// <param name="IsEncrypted">Whether the client used TLS.</param>
+/// <param name="HasCertificate">
+/// Whether the client sent a certificate on this connection, or earlier in this TLS session.
+/// </param>
+/// <param name="IsVerified">Whether there was a certificate and the proxy verified it.</param>
+/// <param name="Version">TLS version, for example "TLSv1.3".</param>
+/// <param name="CommonName">Common name of the client's certificate.</param>
+/// <param name="Cipher">Name of the cipher.</param>
 public sealed record ProxyTls(bool IsEncrypted, bool HasCertificate, bool IsVerified, string? Version, string? CommonName, string? Cipher)
 {
     internal const int HeadLength = 5;
@@ -17,13 +21,13 @@ public sealed record ProxyTls(bool IsEncrypted, bool HasCertificate, bool IsVeri
     private const byte VersionType = 0x21, CommonNameType = 0x22, CipherType = 0x23, SignatureType = 0x24, KeyType = 0x25, CertificateType = 0x28;
     private const int Encrypted = 1, CertificateNow = 2, CertificateBefore = 4;
 
-    /// <summary>Algorithm that the server's certificate was signed with ("SHA256"); null when the proxy does not say.</summary>
+    /// <summary>Signature algorithm of the server's certificate, for example "SHA256".</summary>
     public string? SignatureAlgorithm { get; init; }
 
-    /// <summary>Algorithm and size of the server's key ("RSA2048"); null when the proxy does not say.</summary>
+    /// <summary>Algorithm and size of the server's key, for example "RSA2048".</summary>
     public string? KeyAlgorithm { get; init; }
 
-    /// <summary>The client's certificate, DER. Empty when the proxy does not say.</summary>
+    /// <summary>The client's certificate, DER. Empty if the header has no such field.</summary>
     public ReadOnlyMemory<byte> Certificate { get; init; }
 
     internal static ProxyTls Read(ReadOnlyMemory<byte> memory)

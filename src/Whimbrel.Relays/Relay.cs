@@ -4,12 +4,14 @@ using System.Net;
 namespace Whimbrel.Relays;
 
 /// <summary>
-/// A server that passes each connection on to one of its targets, both ways, as a TCP proxy does: the end of one direction is passed on alone, what one
-/// side does not take the other is not read for, and an end in a mess on one side is one on the other. Of the targets that answer, the one with the fewest
-/// connections is next; the client waits meanwhile with what it has sent. A target that cannot be reached, or ends a connection at once without a byte, rests: it is asked last until one connection at a time
-/// (<see cref="RelayOptions.RetryAfter"/>) or a check (<see cref="RelayOptions.CheckEvery"/>) has shown that it serves.
+/// A TCP proxy: forwards each connection in both directions to one of its targets. FIN is forwarded per direction,
+/// back-pressure applies to the source, and an aborted side aborts the other. A connection is assigned to the target
+/// with the fewest connections among those that are up. The client is not read until a target has answered. A target
+/// that cannot be reached, or that closes a connection immediately without sending a byte, is down. It is used last
+/// until a single connection (<see cref="RelayOptions.RetryAfter"/>) or a check (<see cref="RelayOptions.CheckEvery"/>)
+/// succeeds.
 /// </summary>
-/// <remarks>When it stops, no new connections come, and those that are open go on until the deadline of <see cref="StopAsync"/>.</remarks>
+/// <remarks><see cref="StopAsync"/> stops accepting; open connections continue until its deadline.</remarks>
 public sealed class Relay : IAsyncDisposable
 {
     private const int OwnPart = 256; // two Unix paths and a checksum, at most
@@ -21,9 +23,13 @@ public sealed class Relay : IAsyncDisposable
     private long _unserved;
 
     /// <summary>Checks the options; <see cref="StartAsync"/> listens.</summary>
-    /// <param name="listen">Where to listen, TLS of the clients, limits (<see cref="ServerOptions.MaxConnections"/>).</param>
-    /// <param name="options">Where to pass on to.</param>
-    /// <exception cref="ArgumentException">No target, an address that cannot be read, or one at which the relay itself listens.</exception>
+    /// <param name="listen">
+    /// Listening address, TLS of the clients, limits (<see cref="ServerOptions.MaxConnections"/>).
+    /// </param>
+    /// <param name="options">Targets and how to connect to them.</param>
+    /// <exception cref="ArgumentException">
+    /// There is no target, or an address is invalid or is one at which the relay itself listens.
+    /// </exception>
     public Relay(ServerOptions listen, RelayOptions options)
     {
         ArgumentNullException.ThrowIfNull(listen);
@@ -47,18 +53,18 @@ public sealed class Relay : IAsyncDisposable
         _targets = [.. options.Targets.Select(address => new RelayTarget(address, DiallerFor(address), options, options.OnTargetChanged ?? Note))];
     }
 
-    /// <summary>The server in front.</summary>
+    /// <summary>The server that accepts the clients.</summary>
     public Server Server { get; }
 
     /// <summary>The targets, in the order of the options.</summary>
     public IReadOnlyList<RelayTarget> Targets => _targets;
 
-    /// <summary>Clients whose connection was reset because no target could be reached.</summary>
+    /// <summary>Number of client connections that were reset because no target could be reached.</summary>
     public long Unserved => Volatile.Read(ref _unserved);
 
     internal RelayOptions Options => _options;
 
-    /// <summary>Listens.</summary>
+    /// <summary>Starts listening.</summary>
     /// <exception cref="NetworkException">The address is taken, or cannot be used.</exception>
     public async ValueTask StartAsync()
     {
@@ -66,17 +72,19 @@ public sealed class Relay : IAsyncDisposable
         if (_options.CheckEvery != Timeout.InfiniteTimeSpan) _checks ??= new RelayChecks(_targets, _options);
     }
 
-    /// <summary>Accepts no more, and waits for the connections to end by themselves.</summary>
-    /// <param name="deadline">Until then; what is open at it is reset. The default is that of <see cref="Server.StopAsync(TimeSpan?)"/>.</param>
+    /// <summary>Stops accepting, and waits until the open connections have ended.</summary>
+    /// <param name="deadline">
+    /// Time after which open connections are reset. The default is that of <see cref="Server.StopAsync(TimeSpan?)"/>.
+    /// </param>
     public async ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
     {
-        // The server first: it accepts no more when its stop has begun.
+        // The server is stopped first, so that it accepts no more.
         ValueTask<StopReport> stopped = Server.StopAsync(deadline);
         if (Interlocked.Exchange(ref _checks, null) is { } checks) await checks.DisposeAsync().ConfigureAwait(false);
         return await stopped.ConfigureAwait(false);
     }
 
-    /// <summary>Stops at once: what is open is reset. For a drain call <see cref="StopAsync"/> first.</summary>
+    /// <summary>Stops at once and resets open connections. For a drain call <see cref="StopAsync"/> first.</summary>
     public async ValueTask DisposeAsync()
     {
         await StopAsync(TimeSpan.Zero).ConfigureAwait(false);
@@ -86,7 +94,10 @@ public sealed class Relay : IAsyncDisposable
 
     internal void CountUnserved() => Interlocked.Increment(ref _unserved);
 
-    /// <summary>The next target to ask: one whose rest is over, which this connection tries; or of those that are up, else of all, one with the fewest connections. Not one of these.</summary>
+    /// <summary>
+    /// Selects the next target that is not in <paramref name="asked"/>: one that is due for a retry, otherwise the one
+    /// with the fewest connections, first among those that are up, then among all.
+    /// </summary>
     internal RelayTarget? Next(List<RelayTarget> asked)
     {
         RelayTarget? best = null;
@@ -124,7 +135,7 @@ public sealed class Relay : IAsyncDisposable
 
     private Session Accept() => _options.Clients is { } clients ? new ProxySession(clients, header => new RelayFront(this, header)) : new RelayFront(this, null);
 
-    // Behind a header TLS begins by an upgrade.
+    // With a PROXY header TLS starts after the connect, by an upgrade.
     private Dialler DiallerFor(string address) => new(new ClientOptions
     {
         Address = address,

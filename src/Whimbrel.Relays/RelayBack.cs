@@ -8,7 +8,7 @@ internal sealed class RelayBack : Session
     private readonly RelayFront? _front;
     private readonly RelayOptions _options;
     private readonly TaskCompletionSource<bool> _stands = new(TaskCreationOptions.RunContinuationsAsynchronously);
-    private readonly TaskCompletionSource<bool>? _verdict; // of a check: it has sent a byte, or has ended without one
+    private readonly TaskCompletionSource<bool>? _verdict; // of a check: whether the target sent a byte
     private readonly long _dialledAt = Stopwatch.GetTimestamp();
     private long _stoodAt;
     private string? _whyNot;
@@ -23,19 +23,21 @@ internal sealed class RelayBack : Session
 
     internal RelayTarget Target { get; }
 
-    /// <summary>True when it is ready to be piped to, false when it ended before.</summary>
+    /// <summary>Completes with true when the connection is ready for the pipe, with false if it ended before.</summary>
     internal Task<bool> Stands => _stands.Task;
 
-    /// <summary>Of a check that stands: true when the target has sent a byte, false when it has ended the connection before.</summary>
+    /// <summary>
+    /// Result of a check that is connected: true if the target sent a byte, false if it ended the connection before.
+    /// </summary>
     internal Task<bool> Verdict => _verdict!.Task;
 
-    /// <summary>Why it does not stand, or not any more.</summary>
+    /// <summary>Reason why the connection failed or ended.</summary>
     internal string WhyNot => _verdict is { Task: { IsCompletedSuccessfully: true, Result: false } } && Stands is { IsCompletedSuccessfully: true, Result: true }
         ? $"it ended the connection of a check within {_options.EarlyEnd.TotalSeconds} s, without a byte" : _whyNot ?? "it ended the connection";
 
     internal long StoodAt => _stoodAt;
 
-    /// <summary>Dials for the front, and tells it when that fails.</summary>
+    /// <summary>Connects to the target. A failure is posted to the client's session.</summary>
     internal async Task DialAsync(Loop loop)
     {
         RelayFront front = _front!;
@@ -58,7 +60,10 @@ internal sealed class RelayBack : Session
         front.Post(() => front.NotReached(this));
     }
 
-    /// <summary>Another target was quicker. One that had its time and another target's did not is not blamed.</summary>
+    /// <summary>
+    /// Ends this attempt because another target answered first. It counts as failed only if it had at least
+    /// <see cref="RelayOptions.NextAfter"/>.
+    /// </summary>
     internal void Lose()
     {
         bool isSlow = Stopwatch.GetElapsedTime(_dialledAt) >= _options.NextAfter;
@@ -70,7 +75,7 @@ internal sealed class RelayBack : Session
     {
         if (_front is { IsServed: true })
         {
-            // Another one was quicker: this target need not see the client at all.
+            // Another target answered first: no header is sent to this one.
             Stand();
             return;
         }
@@ -94,11 +99,11 @@ internal sealed class RelayBack : Session
 
     protected override void OnHandshaked(TlsInfo info)
     {
-        // By an upgrade; else OnConnected is still to come.
+        // After an upgrade only. Otherwise OnConnected follows.
         if (ConnectedAt is not null && _options.TargetHeader != ProxyHeaderForm.None) Stand();
     }
 
-    // Of checks: what clients get goes by a pipe.
+    // Checks only: the data of clients goes through the pipe.
     protected override void OnReceived(ReadOnlySpan<byte> data) => _verdict?.TrySetResult(true);
 
     protected override void OnPeerFinished()
@@ -107,7 +112,7 @@ internal sealed class RelayBack : Session
         base.OnPeerFinished();
     }
 
-    // It was down, and has lasted.
+    // The target was down, and this connection has lasted for EarlyEnd.
     protected override void OnTimer(LoopTimer timer) => Target.Passed(_stoodAt);
 
     protected override void OnConnectFailed(CloseReason reason)
@@ -123,7 +128,10 @@ internal sealed class RelayBack : Session
         if (!_stands.TrySetResult(false) && _front is not null) GiveUp(null);
     }
 
-    /// <summary>Its place at the target is free. Once, whoever says it first: with a failure of the target's, or null.</summary>
+    /// <summary>
+    /// Releases the connection's slot at the target, once. The first call decides whether a failure of the target is
+    /// counted.
+    /// </summary>
     private void GiveUp(string? whyNot)
     {
         if (Interlocked.Exchange(ref _isOver, 1) != 0) return;
@@ -156,7 +164,7 @@ internal sealed class RelayBack : Session
 
         _ = PipeToClientAsync(front);
 
-        // False when the client has gone: then the pipe above ends this side.
+        // Post returns false if the client has disconnected. The pipe above then ends this side.
         front.Post(() => front.Begin(this));
     }
 
@@ -168,7 +176,7 @@ internal sealed class RelayBack : Session
         else if (IsTargets(result) && !front.HasFinished) NoteEarlyEnd();
     }
 
-    // The client that came by it has got nothing, and the next one would get nothing either.
+    // The client received nothing, and the next client would receive nothing either.
     private void NoteEarlyEnd()
     {
         TimeSpan lasted = Stopwatch.GetElapsedTime(_stoodAt);

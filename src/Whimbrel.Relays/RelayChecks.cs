@@ -1,6 +1,7 @@
 namespace Whimbrel.Relays;
 
-// Asks each target again and again whether it can be reached, TLS and header included, and whether it keeps the connection. Begun with the relay; ends, with what is pending, when it is disposed.
+// Checks each target periodically: connects with TLS and header, and waits whether the target keeps the connection.
+// Runs until it is disposed.
 internal sealed class RelayChecks : IAsyncDisposable
 {
     private readonly CancellationTokenSource _ending = new();
@@ -32,7 +33,7 @@ internal sealed class RelayChecks : IAsyncDisposable
         }
         catch (Exception e) when (e is OperationCanceledException or ObjectDisposedException)
         {
-            // The end of the relay.
+            // The relay has stopped.
         }
     }
 
@@ -42,7 +43,7 @@ internal sealed class RelayChecks : IAsyncDisposable
         try
         {
             await target.Dialler.ConnectAsync(() => check, null, _ending.Token).ConfigureAwait(false);
-            // An upgrade to TLS comes after the dial, and has the time of one.
+            // An upgrade to TLS follows the connect and has the same time limit.
             if (await check.Stands.WaitAsync(_options.ConnectTimeout, _ending.Token).ConfigureAwait(false) && await LastsAsync(check).ConfigureAwait(false)) target.Passed(check.StoodAt);
             else target.NotPassed(check.WhyNot);
         }
@@ -57,7 +58,7 @@ internal sealed class RelayChecks : IAsyncDisposable
         }
     }
 
-    // A target that accepts and ends at once serves nobody.
+    // A target that accepts and closes at once serves no client.
     private async Task<bool> LastsAsync(RelayBack check)
     {
         using CancellationTokenSource watch = CancellationTokenSource.CreateLinkedTokenSource(_ending.Token);

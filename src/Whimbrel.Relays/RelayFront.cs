@@ -1,20 +1,21 @@
 namespace Whimbrel.Relays;
 
-// The client's side of a relayed connection: waits, unread, until a target has answered. All but the properties is on its own thread.
+// The client's side of a relayed connection. It is not read until a target has answered. All but the properties runs on
+// its own thread.
 internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
 {
     private readonly List<RelayTarget> _asked = [];
-    private readonly List<RelayBack> _waiting = []; // dials that have not been answered
+    private readonly List<RelayBack> _waiting = []; // connects in progress
     private LoopTimer? _patience;
-    private RelayBack? _back; // the first that stands
+    private RelayBack? _back; // the first that connected
     private volatile bool _hasEnded, _hasFinished;
 
-    /// <summary>A target has answered.</summary>
+    /// <summary>Whether a target has answered.</summary>
     internal bool IsServed => Volatile.Read(ref _back) is not null;
 
     internal bool HasEnded => _hasEnded;
 
-    /// <summary>The client has said all: the target may end without having sent a byte.</summary>
+    /// <summary>Whether the client's FIN was forwarded. The target may then end without having sent a byte.</summary>
     internal bool HasFinished => _hasFinished;
 
     internal ProxyHeader HeaderForTarget
@@ -23,13 +24,13 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
         {
             if (header is { IsLocal: true }) return ProxyHeader.Local;
             ProxyHeader own = ProxyHeader.Of(RemoteEndPoint, LocalEndPoint);
-            // The checksum is that of the header that came, and padding says nothing; a line has no room for any.
+            // The checksum belongs to the received header, padding has no meaning, and version 1 has no extensions.
             return header is null || relay.Options.TargetHeader == ProxyHeaderForm.Line ? own
                 : own.With([.. header.Extensions.Where(static e => e.Type is not (ProxyExtension.Checksum or ProxyExtension.Padding))]);
         }
     }
 
-    /// <summary>True for one target, once. Any thread.</summary>
+    /// <summary>Assigns the client to a target. Returns true for the first caller only. Any thread.</summary>
     internal bool TryTake(RelayBack back) => !_hasEnded && Interlocked.CompareExchange(ref _back, back, null) is null;
 
     protected override void OnConnected()
@@ -38,12 +39,12 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
         AskNext();
     }
 
-    // Connections last until the deadline: a proxy does not know where a message of theirs ends.
+    // Connections stay open until the deadline, because a proxy does not know where a message ends.
     protected override void OnServerStopping()
     {
     }
 
-    // Those that were asked take their time: one more is asked beside them.
+    // The targets asked so far have not answered within NextAfter: one more is tried in parallel.
     protected override void OnTimer(LoopTimer timer)
     {
         if (!IsServed) AskNext();
@@ -54,11 +55,11 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
         _hasEnded = true;
         foreach (RelayBack back in _waiting)
         {
-            if (back != _back) back.Abort(); // its client has gone
+            if (back != _back) back.Abort(); // the client has disconnected
         }
     }
 
-    /// <summary>A target's side stands.</summary>
+    /// <summary>Starts forwarding to the target that answered.</summary>
     internal void Begin(RelayBack back)
     {
         _patience?.Cancel();
@@ -72,14 +73,14 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
         ResumeReceiving();
     }
 
-    /// <summary>A target could not be reached.</summary>
+    /// <summary>Tries the next target after one could not be reached.</summary>
     internal void NotReached(RelayBack back)
     {
         _waiting.Remove(back);
         if (!IsServed) AskNext();
     }
 
-    /// <summary>Otherwise the client would wait for ever.</summary>
+    /// <summary>Aborts the client's connection, which would otherwise wait for ever.</summary>
     internal void DialThrew(Exception exception)
     {
         NoteException(exception, "A relay that dialled a target", outcome: "The connection of its client is reset.");

@@ -1,19 +1,19 @@
 namespace Whimbrel.Relays;
 
-/// <summary>Which PROXY header a relay sends to its targets.</summary>
+/// <summary>Form of the PROXY header that a relay sends to its targets.</summary>
 public enum ProxyHeaderForm
 {
-    /// <summary>None: the target sees the relay.</summary>
+    /// <summary>No header: the target sees the address of the relay.</summary>
     None,
 
-    /// <summary>Version 1, a line.</summary>
+    /// <summary>Version 1: a line of text.</summary>
     Line,
 
-    /// <summary>Version 2, with a checksum.</summary>
+    /// <summary>Version 2: binary, with a checksum.</summary>
     Binary,
 }
 
-/// <summary>Where a relay passes connections on to, and how.</summary>
+/// <summary>Targets of a relay, and how it connects to them.</summary>
 public sealed class RelayOptions
 {
     private readonly TimeSpan _connectTimeout = TimeSpan.FromSeconds(5);
@@ -23,11 +23,17 @@ public sealed class RelayOptions
     private readonly TimeSpan _retryAtMost = TimeSpan.FromSeconds(30);
     private readonly TimeSpan _checkEvery = Timeout.InfiniteTimeSpan;
 
-    /// <summary>The targets' addresses, as those of clients: <c>tcp://host:port</c>, <c>unix:path</c>. At least one; with TLS in <see cref="TargetTls"/>.</summary>
+    /// <summary>
+    /// Addresses of the targets, at least one: <c>tcp://host:port</c> or <c>unix:path</c>. For TLS set
+    /// <see cref="TargetTls"/>.
+    /// </summary>
     public required IReadOnlyList<string> Targets { get; init; }
 
-    /// <summary>How long one target may take to answer the dial, TLS included. 100 ms to 1 h; the default is 5 s.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <summary>
+    /// Time limit for connecting to one target, without the TLS handshake: that has
+    /// <see cref="TlsOptions.HandshakeTimeout"/>. 100 ms to 1 h; the default is 5 s.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan ConnectTimeout
     {
         get => _connectTimeout;
@@ -35,10 +41,10 @@ public sealed class RelayOptions
     }
 
     /// <summary>
-    /// After this time without an answer the next target is asked beside the ones that were; the first to answer is taken, and one that had all of this time has failed.
-    /// 10 ms to 1 h; the default is 1 s.
+    /// Time without an answer after which the next target is tried in parallel. The first target to answer is used; a
+    /// slower one that had at least this time counts as failed. 10 ms to 1 h; the default is 1 s.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan NextAfter
     {
         get => _nextAfter;
@@ -46,10 +52,11 @@ public sealed class RelayOptions
     }
 
     /// <summary>
-    /// A target that ends a connection within this time without having sent a byte has failed, as if it had not been reached, unless the client had ended its half before. Checks
-    /// keep their connection as long, to see that. 0 to 1 min; the default is 1 s. 0, never, is for protocols in which such an end is none of a failure.
+    /// A target that ends a connection within this time without having sent a byte has failed, unless the client had
+    /// sent FIN before. Checks keep their connection open for the same time. 0 to 1 min; the default is 1 s. 0 disables
+    /// this, for protocols in which such an end is normal.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan EarlyEnd
     {
         get => _earlyEnd;
@@ -57,18 +64,22 @@ public sealed class RelayOptions
     }
 
     /// <summary>
-    /// How long a target that has failed rests: meanwhile it is asked only when all others have failed, too. After it one connection tries the target; the rest until the next
-    /// try is twice as long each time, up to <see cref="RetryAtMost"/>. With <see cref="CheckEvery"/> it rests until a check passes. 0 to 1 h; the default is 1 s.
+    /// Time until a failed target is tried again by one connection; before that it is used only when all others have
+    /// failed, too. The time doubles with each retry, up to <see cref="RetryAtMost"/>. With <see cref="CheckEvery"/>
+    /// only a check ends it. 0 to 1 h; the default is 1 s.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan RetryAfter
     {
         get => _retryAfter;
         init => _retryAfter = value >= TimeSpan.Zero && value <= TimeSpan.FromHours(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 h");
     }
 
-    /// <summary>The longest rest of a target between two tries, at least <see cref="RetryAfter"/>. 0 to 1 h; the default is 30 s.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <summary>
+    /// Longest time between two retries of a target. A value below <see cref="RetryAfter"/> counts as that. 0 to 1 h;
+    /// the default is 30 s.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan RetryAtMost
     {
         get => _retryAtMost;
@@ -76,27 +87,29 @@ public sealed class RelayOptions
     }
 
     /// <summary>
-    /// How often each target is asked whether it serves, by a connection of the relay's own, which says so in its PROXY header (LOCAL) and is closed after <see cref="EarlyEnd"/>; also when no client comes.
-    /// One that fails is asked last until it passes. 100 ms to 1 h after the last answer; infinite, the default: only clients find out.
+    /// Pause between two health checks of a target, 100 ms to 1 h. A check is a connection of the relay itself with the
+    /// PROXY header LOCAL, if headers are sent; it is closed after <see cref="EarlyEnd"/>. A target that fails is used
+    /// last until a check succeeds. Infinite (the default): no checks.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Neither infinite nor in that range.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is neither infinite nor in this range.</exception>
     public TimeSpan CheckEvery
     {
         get => _checkEvery;
         init => _checkEvery = value == Timeout.InfiniteTimeSpan || (value >= TimeSpan.FromMilliseconds(100) && value <= TimeSpan.FromHours(1)) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "100 ms to 1 h, or infinite");
     }
 
-    /// <summary>Clients begin with a PROXY header, and their addresses are those in it. Null (the default): they do not.</summary>
+    /// <summary>Options for PROXY headers of the clients. Null (the default): clients send none.</summary>
     public ProxyOptions? Clients { get; init; }
 
-    /// <summary>The header that targets get in front of everything. The default is none.</summary>
+    /// <summary>PROXY header that is sent to targets before all other bytes. The default is none.</summary>
     public ProxyHeaderForm TargetHeader { get; init; }
 
-    /// <summary>TLS to the targets, behind the PROXY header when there is one. Null (the default): in the clear.</summary>
+    /// <summary>TLS to the targets, after the PROXY header if one is sent. Null (the default): no TLS.</summary>
     public TlsOptions? TargetTls { get; init; }
 
     /// <summary>
-    /// A target has failed (<see cref="RelayTarget.LastFailure"/> says how), or serves again. On any thread; what it throws is dropped. Null, the default: a notice of kind <see cref="NoticeKind.RelayTarget"/>.
+    /// Called when a target has failed (<see cref="RelayTarget.LastFailure"/> has the reason) or serves again. On any
+    /// thread; exceptions are ignored. Null (the default): a notice of kind <see cref="NoticeKind.RelayTarget"/>.
     /// </summary>
     public Action<RelayTarget>? OnTargetChanged { get; init; }
 }

@@ -3,16 +3,16 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Relays;
 
-/// <summary>A place that a relay passes connections on to, and what has become of them. Any thread.</summary>
+/// <summary>State and counters of a relay's target. Thread-safe.</summary>
 public sealed class RelayTarget
 {
     private readonly Action<RelayTarget>? _onChanged;
     private readonly long _firstRest, _longestRest; // ticks of the stopwatch
     private readonly bool _isChecked;
     private bool _isDown;
-    private long _failedAt; // the last failure; a connection that stood before it says nothing about now
-    private long _dueAt; // while it is down: when one connection may try it
-    private long _rest; // from one try to the next
+    private long _failedAt; // the last failure; an earlier connection does not show that the target serves now
+    private long _dueAt; // time of the next retry while the target is down
+    private long _rest; // from one retry to the next
     private string? _lastFailure;
     private int _open;
     private long _connections, _failures, _bytesIn, _bytesOut;
@@ -25,36 +25,43 @@ public sealed class RelayTarget
         _longestRest = Math.Max(_firstRest, TicksOf(options.RetryAtMost));
     }
 
-    /// <summary>As it was given.</summary>
+    /// <summary>Address as given in <see cref="RelayOptions.Targets"/>.</summary>
     public string Address { get; }
 
     /// <summary>
-    /// False from a failure (<see cref="Failures"/>) or a failed check on, until a later connection of a client has brought a byte or has lasted for <see cref="RelayOptions.EarlyEnd"/>,
-    /// or a check has passed. True before the first of them.
+    /// Whether the target serves. Initially true. False after a failure (<see cref="Failures"/>) or a failed check,
+    /// until a later connection of a client has received a byte or has lasted for <see cref="RelayOptions.EarlyEnd"/>,
+    /// or a check has succeeded.
     /// </summary>
     public bool IsUp => !Volatile.Read(ref _isDown);
 
-    /// <summary>Connections to it now, with those that are being dialled.</summary>
+    /// <summary>Number of open connections, including connects in progress, without checks.</summary>
     public int OpenConnections => Volatile.Read(ref _open);
 
-    /// <summary>Dials that reached it.</summary>
+    /// <summary>
+    /// Number of connections that were used for a client. Checks, and connects slower than another target, are not
+    /// counted.
+    /// </summary>
     public long Connections => Volatile.Read(ref _connections);
 
-    /// <summary>Dials that did not reach it or were too slow, and connections that it ended within <see cref="RelayOptions.EarlyEnd"/> without a byte.</summary>
+    /// <summary>
+    /// Number of connects that failed or were too slow, and of connections that the target ended within
+    /// <see cref="RelayOptions.EarlyEnd"/> without a byte.
+    /// </summary>
     public long Failures => Volatile.Read(ref _failures);
 
-    /// <summary>Why the last dial, connection or check failed; null before the first that did.</summary>
+    /// <summary>Reason of the last failed connect, connection or check; null if there was none.</summary>
     public string? LastFailure => Volatile.Read(ref _lastFailure);
 
-    /// <summary>Bytes that it was sent for clients, of connections that have ended.</summary>
+    /// <summary>Number of bytes forwarded to the target, of connections that have ended.</summary>
     public long BytesToTarget => Volatile.Read(ref _bytesOut);
 
-    /// <summary>Bytes that clients were sent for it, of connections that have ended.</summary>
+    /// <summary>Number of bytes forwarded from the target, of connections that have ended.</summary>
     public long BytesFromTarget => Volatile.Read(ref _bytesIn);
 
     internal Dialler Dialler { get; }
 
-    /// <summary>Address, state and connections.</summary>
+    /// <summary>Returns address, state and number of open connections.</summary>
     public override string ToString() => $"{Address} ({(IsUp ? "up" : "down")}, {OpenConnections} open)";
 
     internal void Take() => Interlocked.Increment(ref _open);
@@ -70,7 +77,8 @@ public sealed class RelayTarget
     }
 
     /// <summary>
-    /// It is down, its rest is over, and the caller is the one connection that tries it; the next one may after a rest of twice the length. Checks try it themselves: then false for clients.
+    /// Returns true if the target is down, its retry is due, and the caller is the one connection that retries. The
+    /// time until the next retry doubles. Always false with checks, which do the retries themselves.
     /// </summary>
     internal bool TryTurn(long now)
     {
@@ -82,7 +90,9 @@ public sealed class RelayTarget
         return true;
     }
 
-    /// <summary>It serves, as a connection or check shows that stood at this time.</summary>
+    /// <summary>
+    /// Sets the target up, unless it failed after this time, at which a connection or check was established.
+    /// </summary>
     internal void Passed(long since)
     {
         if (IsUp || since < Volatile.Read(ref _failedAt)) return;
@@ -94,7 +104,7 @@ public sealed class RelayTarget
         long now = Stopwatch.GetTimestamp();
         Volatile.Write(ref _lastFailure, why);
         Volatile.Write(ref _failedAt, now);
-        if (!IsUp) return; // its rest has begun, and lasts as long as its tries said
+        if (!IsUp) return; // the next retry is already scheduled
         Volatile.Write(ref _rest, _firstRest);
         Volatile.Write(ref _dueAt, now + _firstRest);
         if (!Interlocked.Exchange(ref _isDown, true)) Tell();
@@ -112,11 +122,11 @@ public sealed class RelayTarget
         {
             if (_onChanged is not { } hook) return;
             // tidy: allowed because a target changes seldom
-            HookNet.Call(() => hook(this), static _ => { }); // as what it throws at once
+            HookNet.Call(() => hook(this), static _ => { }); // ignored, like a synchronous exception
         }
         catch (Exception)
         {
-            // A log that fails is no reason to serve no clients.
+            // Because a failing log must not stop the relay.
         }
     }
 }

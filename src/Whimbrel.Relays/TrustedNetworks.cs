@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Relays;
 
-/// <summary>Whose word counts: the networks that proxies stand in. Never changes; any thread.</summary>
+/// <summary>Networks of the trusted proxies. Immutable and thread-safe.</summary>
 public sealed class TrustedNetworks
 {
     private readonly IPNetwork[] _networks;
@@ -12,12 +12,19 @@ public sealed class TrustedNetworks
 
     private TrustedNetworks(IPNetwork[] networks, bool hasUnix, bool hasAll) => (_networks, _hasUnix, _hasAll) = (networks, hasUnix, hasAll);
 
-    /// <summary>Everybody: where only proxies can reach the port at all. Whoever else can, may claim to be anybody.</summary>
+    /// <summary>
+    /// All peers. Safe only if no client can reach the port directly, because a trusted peer can claim any address.
+    /// </summary>
     public static TrustedNetworks Everybody { get; } = new([], true, true);
 
-    /// <summary>Reads a list.</summary>
-    /// <param name="networks">Each a network (<c>10.0.0.0/8</c>, <c>fd00::/8</c>), an address (<c>127.0.0.1</c>), or <c>unix</c> for the peers of Unix sockets.</param>
-    /// <exception cref="ArgumentException">The list is empty, or something in it is none of these; all mistakes are named.</exception>
+    /// <summary>Parses a list of networks.</summary>
+    /// <param name="networks">
+    /// Networks (<c>10.0.0.0/8</c>, <c>fd00::/8</c>), addresses (<c>127.0.0.1</c>), or <c>unix</c> for the peers of
+    /// Unix sockets.
+    /// </param>
+    /// <exception cref="ArgumentException">
+    /// The list is empty or has invalid entries; the message names all of them.
+    /// </exception>
     public static TrustedNetworks Parse(params ReadOnlySpan<string> networks)
     {
         List<IPNetwork> read = [];
@@ -36,8 +43,10 @@ public sealed class TrustedNetworks
         return new TrustedNetworks([.. read], hasUnix, false);
     }
 
-    /// <summary>True when this peer is in one of them. An IPv4 address in IPv6 form is the IPv4 address.</summary>
-    /// <param name="peer">The peer of a connection; null is in none but <see cref="Everybody"/>.</param>
+    /// <summary>
+    /// Returns whether a peer is in one of the networks. An IPv4-mapped IPv6 address counts as the IPv4 address.
+    /// </summary>
+    /// <param name="peer">Address of the peer. Null is contained in <see cref="Everybody"/> only.</param>
     public bool Contains(EndPoint? peer)
     {
         if (_hasAll) return true;
