@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Dials servers for a bus, and again when one was lost.</summary>
+/// <summary>Connects to the servers of a bus, and reconnects.</summary>
 internal sealed class BrokerClient(ClientOptions options, BrokerLink link, Func<BrokerSession> make) : Client(options, make)
 {
     /// <inheritdoc/>
@@ -10,8 +10,10 @@ internal sealed class BrokerClient(ClientOptions options, BrokerLink link, Func<
 
     internal void NoteOpened(BrokerSession session) => base.NoteOpened(session);
 
-    /// <summary>The bus closes what it finds wrong, which is no wish to end: it ends by a disconnect.</summary>
-    /// <param name="reason">Why the last connection or dial ended.</param>
+    /// <summary>
+    /// Returns whether reconnecting stops. A close by the bus after an error does not stop it; a disconnect does.
+    /// </summary>
+    /// <param name="reason">Reason why the last connection or connect ended.</param>
     protected override bool IsFinal(CloseReason reason) => reason.Cause == CloseCause.EngineStopped;
 
     /// <inheritdoc/>

@@ -4,27 +4,29 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What every bus does that has one connection to a broker, whatever is spoken there: it dials, again when the broker was lost, takes no more than the system takes in time, and says
-/// what went wrong in words for people. On the bus's loop, but for what says otherwise.
+/// Common part of buses with one connection to a broker, independent of the protocol: connects, reconnects, limits
+/// queued bytes, and explains failures. On the bus's loop unless noted otherwise.
 /// </summary>
-/// <param name="settings">Of the bus.</param>
-/// <param name="make">What is spoken on a connection, for each of them.</param>
-/// <param name="forget">The open connection has ended: nothing is subscribed any more.</param>
+/// <param name="settings">Settings of the bus.</param>
+/// <param name="make">Factory of the protocol of a connection.</param>
+/// <param name="forget">Called when the open connection, and with it all subscriptions, have ended.</param>
 internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> make, Action forget) : IAsyncDisposable
 {
-    /// <summary>So much waits for the system until <see cref="Publish"/> takes no more.</summary>
+    /// <summary>Number of unsent bytes above which <see cref="Publish"/> accepts no more.</summary>
     internal const int PublishLimitBytes = 1 << 20;
 
-    /// <summary>Largest envelope that a node may make: what is larger comes from nobody it knows.</summary>
+    /// <summary>Largest envelope of a node, in bytes. A larger one is foreign.</summary>
     internal const int MostEnvelopeBytes = (16 << 20) + 1024;
 
-    /// <summary>Above that: one more envelope, and subscriptions, which are asked for at once when a server is back.</summary>
+    /// <summary>
+    /// Send limit: room for one more envelope, and for all subscriptions, which are sent at once after a reconnect.
+    /// </summary>
     internal const int SendLimitBytes = PublishLimitBytes + (2 * MostEnvelopeBytes);
 
     private BrokerClient? _client;
     private IGroupBusListener? _listener;
     private string? _told;
-    private volatile string? _wrong; // with the last connection or dial
+    private volatile string? _wrong; // reason why the last connection or connect failed
     private volatile bool _isDisposed;
     private bool _isReached;
 
@@ -33,7 +35,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
     /// <summary>The open connection, or null.</summary>
     internal BrokerSession? Session { get; private set; }
 
-    /// <summary>The server that is reached, behind the name of its kind: <c>Redis 10.0.0.5:6379 (of redis://one:6379,two:6379)</c>.</summary>
+    /// <summary>Product name and connected server: <c>Redis 10.0.0.5:6379 (of redis://one:6379,two:6379)</c>.</summary>
     internal string Reached
     {
         get
@@ -44,7 +46,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         }
     }
 
-    /// <summary>Who is told; null when nobody is any more.</summary>
+    /// <summary>Listener of the bus; null after disposal.</summary>
     internal IGroupBusListener? Listener => _isDisposed ? null : _listener;
 
     /// <summary>Any thread.</summary>
@@ -79,7 +81,8 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
             }
             catch (NetworkException e)
             {
-                // One dial tries all servers until one accepts. If that one does not serve, the next dial begins with the one after it.
+                // One connect tries all servers until one accepts. If that one cannot be used, the next connect begins
+                // with its successor.
                 first ??= e;
                 bool hasAccepted = _wrong is not null || e.Error.Category == ErrorCategory.Tls;
                 if (left == 1 || !hasAccepted) throw first;
@@ -102,7 +105,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         if (_client is { } client) await client.DisposeAsync().ConfigureAwait(false);
     }
 
-    /// <summary>The broker does not do something that it was asked for, and goes on.</summary>
+    /// <summary>Reports a request that the broker rejected without ending the connection.</summary>
     internal void Refused(string what)
     {
         string text = $"{settings.Description} refuses: {what}";
@@ -131,7 +134,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         forget();
     }
 
-    /// <summary>A connection or a dial has ended, and no disconnect asked for it.</summary>
+    /// <summary>Handles the end of a connection or connect that was not requested.</summary>
     internal void Lost(CloseReason reason, string next)
     {
         if (_isDisposed) return;
@@ -141,7 +144,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         _isReached = false;
     }
 
-    /// <summary>Says what a person would look for. Any thread.</summary>
+    /// <summary>Returns the failure with its explanation. Any thread.</summary>
     internal NetworkException Explain(NetworkException failure)
     {
         if (_wrong is { } wrong) return new NetworkException(new NetworkError(0, ErrorCategory.Unreachable, $"{settings.Description} cannot be used: {wrong}."), failure);
@@ -160,7 +163,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         if (_told == text) return;
         _told = text;
         if (settings.OnTrouble is not { } hook) return;
-        string escaped = Escaped.Of(text); // a server's own words may be part of it
+        string escaped = Escaped.Of(text); // it may contain text of the server
         Engine engine = Session?.Loop.Engine ?? Loop.Current?.Engine ?? Engine.Default;
         HookNet.Call(() => hook(escaped), e => engine.GetLoop(0).Post(() => throw new InvalidOperationException($"{nameof(settings.OnTrouble)} threw: {e.Message}", e)));
     }

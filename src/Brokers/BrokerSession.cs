@@ -4,8 +4,8 @@ using System.Text;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// One connection to a broker, in the words of its protocol. It has a limit for the greeting, asks whether the broker is there, and ends with the first thing that goes wrong.
-/// Everything on the bus's loop.
+/// One connection to a broker. Limits the time of the greeting, sends pings, and ends with the first error. On the
+/// bus's loop.
 /// </summary>
 internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) : Session
 {
@@ -14,21 +14,21 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
 
     private static readonly byte[] s_lineEnd = "\r\n"u8.ToArray();
 
-    private long _passOver; // bytes of a payload that is too large
+    private long _passOver; // remaining bytes of a payload above the limit
     private LoopTimer? _greeting;
     private LoopTimer? _pings;
-    private string? _wrong; // the first thing that went wrong
+    private string? _wrong; // the first error
 
     internal IBrokerProtocol Protocol => protocol;
 
-    /// <summary>The protocol has said that messages may come and go.</summary>
+    /// <summary>Whether the greeting is complete and messages may be exchanged.</summary>
     internal bool IsOpen { get; private set; }
 
-    /// <summary>Something is wrong; nothing more is read.</summary>
+    /// <summary>Whether an error has occurred; nothing more is read.</summary>
     internal bool IsOver { get; private set; }
 
-    /// <summary>Queues a message; those of one turn leave together.</summary>
-    /// <returns>False when it was not taken.</returns>
+    /// <summary>Queues a message; messages of one loop turn are sent together.</summary>
+    /// <returns>False if it was not queued.</returns>
     internal bool Publish(in BusMessage message)
     {
         ReadOnlySpan<byte> envelope = message.Envelope.Span;
@@ -51,36 +51,39 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
         return Send([before.AsMemory(0, length), message.Envelope, s_lineEnd]) == SendResult.Queued;
     }
 
-    /// <summary>Queues a subscription or its end. There is room for so many that one that is refused means no good.</summary>
+    /// <summary>
+    /// Queues a subscription or its end. The queue has so much room that a full queue is treated as an error.
+    /// </summary>
     internal void Command(ReadOnlySpan<byte> command)
     {
         if (Send(command) == SendResult.Full) Fail("it takes none of what is subscribed");
     }
 
-    /// <summary>Queues what the broker is asked for.</summary>
-    /// <returns>False when there is no room.</returns>
+    /// <summary>Queues a request.</summary>
+    /// <returns>False if there is no room.</returns>
     internal bool TryCommand(ReadOnlySpan<byte> command) => IsOpen && Send(command) == SendResult.Queued;
 
     internal void Note(string refused) => NoteException(new NetworkException(new NetworkError(0, ErrorCategory.Option, refused)), protocol.Server);
 
-    /// <summary>The greeting is done.</summary>
+    /// <summary>Ends the greeting and opens the connection for messages.</summary>
     internal void Open()
     {
         IsOpen = true;
         _greeting?.Cancel();
-        // Silence does not count while something waits to leave: a broker that takes nothing is found by what it does not take.
+        // The receive timeout does not run while bytes are unsent: a broker that reads nothing is detected by the send
+        // timeout.
         ReceiveTimeout = SendTimeout = link.Settings.PingInterval * 3;
         _pings = StartTimer(link.Settings.PingInterval, link.Settings.PingInterval);
         link.Opened(this);
     }
 
-    /// <summary>So many bytes that follow are not looked at.</summary>
+    /// <summary>Skips the next bytes.</summary>
     internal void PassOver(int bytes) => _passOver = bytes;
 
-    /// <summary>So many bytes have to be there before it is heard again.</summary>
+    /// <summary>Sets the number of bytes that must be available before the next call of the protocol.</summary>
     internal void Need(int bytes) => NeedBytes(bytes);
 
-    /// <summary>The next bytes are TLS.</summary>
+    /// <summary>Starts TLS.</summary>
     internal void Encrypt(TlsOptions tls) => UpgradeToTls(tls);
 
     internal void Fail(string why)
@@ -91,14 +94,14 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
         Abort();
     }
 
-    /// <summary>As <see cref="Fail"/>, for an answer that breaks the rules of the protocol.</summary>
+    /// <summary>Ends the connection as <see cref="Fail"/> does, for an answer that violates the protocol.</summary>
     internal void Broken(string why)
     {
         NoteProtocolError(new InvalidDataException(why));
         Fail(why);
     }
 
-    /// <summary>A text of the broker, for people.</summary>
+    /// <summary>Returns a text of the broker in printable form.</summary>
     internal static string Shown(ReadOnlySpan<byte> text)
     {
         StringBuilder shown = new();

@@ -2,19 +2,19 @@ using System.Net;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>What a connection to a broker has to know of its bus.</summary>
+/// <summary>Settings of a bus for its connections to a broker.</summary>
 internal sealed record BrokerSettings
 {
-    /// <summary>What is on the other end, for people. Without passwords.</summary>
+    /// <summary>Name of the broker for messages, without passwords.</summary>
     internal required string Description { get; init; }
 
-    /// <summary>The class of the bus's options, for messages.</summary>
+    /// <summary>Class name of the bus's options, for messages.</summary>
     internal required string OptionsName { get; init; }
 
-    /// <summary>In the order in which they are tried.</summary>
+    /// <summary>Servers in the order of the connection attempts.</summary>
     internal required IReadOnlyList<EndPoint> Servers { get; init; }
 
-    /// <summary>For TLS from the first byte on.</summary>
+    /// <summary>Options for TLS from the first byte, or null.</summary>
     internal TlsOptions? Tls { get; init; }
 
     internal required TimeSpan ConnectTimeout { get; init; }
@@ -25,10 +25,10 @@ internal sealed record BrokerSettings
 
     internal required Action<string>? OnTrouble { get; init; }
 
-    /// <summary>So many bytes may stand around an envelope that comes.</summary>
+    /// <summary>Maximum number of protocol bytes around a received envelope.</summary>
     internal required int MostAroundEnvelope { get; init; }
 
-    /// <summary>What options of every broker are held to.</summary>
+    /// <summary>Checks the ranges of the common options.</summary>
     internal static void Check(string optionsName, TimeSpan pingInterval, TimeSpan connectTimeout, ReconnectPolicy reconnect)
     {
         if (pingInterval < TimeSpan.FromMilliseconds(100) || pingInterval > TimeSpan.FromDays(1)) Refuse(optionsName, "PingInterval", "100 ms up to a day");
@@ -38,7 +38,7 @@ internal sealed record BrokerSettings
 
     internal static void Refuse(string optionsName, string name, string allowed) => throw new ArgumentException($"{optionsName}.{name} has to be {allowed}.", name);
 
-    /// <summary>Host and port of an address.</summary>
+    /// <summary>Returns host and port of an address.</summary>
     internal static (EndPoint Server, string Text) PlaceOf(Uri uri, int defaultPort)
     {
         string text = $"{(uri.HostNameType == UriHostNameType.IPv6 ? $"[{uri.IdnHost}]" : uri.IdnHost)}:{(uri.Port < 0 ? defaultPort : uri.Port)}";

@@ -1,35 +1,43 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What a broker is told and says, on one connection: a greeting, and then messages. One object for each <see cref="BrokerSession"/>; everything on the bus's loop.</summary>
+/// <summary>
+/// Protocol of a broker on one connection: a greeting, then messages. One object per <see cref="BrokerSession"/>; on
+/// the bus's loop.
+/// </summary>
 internal interface IBrokerProtocol
 {
-    /// <summary>What the broker is called in notices: <c>The NATS server</c>.</summary>
+    /// <summary>Name of the broker in notices: <c>The NATS server</c>.</summary>
     string Server { get; }
 
-    /// <summary>What it has to do first: <c>greet</c>.</summary>
+    /// <summary>Verb for the broker's first action, for messages: <c>greet</c>.</summary>
     string Greets { get; }
 
-    /// <summary>Asks whether it is there.</summary>
+    /// <summary>Bytes of a ping.</summary>
     byte[] Ping { get; }
 
-    /// <summary>Nothing is read now.</summary>
+    /// <summary>Whether reading is suspended.</summary>
     bool IsHeld { get; }
 
-    /// <summary>So many bytes stand before an envelope at the most.</summary>
+    /// <summary>Returns the maximum number of bytes before an envelope.</summary>
     int MostBefore(string subject);
 
-    /// <summary>Writes what stands before an envelope; behind it is a line end. Gives its length.</summary>
+    /// <summary>
+    /// Writes the bytes before an envelope and returns their number. A line end follows the envelope.
+    /// </summary>
     int WriteBefore(Span<byte> target, string subject, int envelope);
 
-    /// <summary>The connection stands. Once, before all that follows.</summary>
+    /// <summary>Called once, first, when the connection is established.</summary>
     void Connected(BrokerSession session);
 
-    /// <summary>An upgrade to TLS is done.</summary>
+    /// <summary>Called when an upgrade to TLS is complete.</summary>
     void Handshaked();
 
-    /// <summary>The first thing that the broker says in these bytes: how long it was, 0 when it is not whole, and <see cref="BrokerSession.Need"/> was told.</summary>
+    /// <summary>
+    /// Processes the first item in the bytes and returns its length; 0 if it is incomplete, after a call of
+    /// <see cref="BrokerSession.Need"/>.
+    /// </summary>
     int Hear(ReadOnlySpan<byte> unread);
 
-    /// <summary>Why it may have ended, where nothing else is known; or null.</summary>
+    /// <summary>Returns a likely reason for an unexplained end, or null.</summary>
     string? GuessEnd(CloseReason reason);
 }

@@ -6,7 +6,7 @@ using Microsoft.CodeAnalysis.Operations;
 
 namespace Whimbrel.Analyzers;
 
-/// <summary>WHIM0001, WHIM0002 and WHIM0006: async code that nothing waits for, where Whimbrel calls it.</summary>
+/// <summary>WHIM0001, WHIM0002 and WHIM0006: async void code that Whimbrel calls without waiting for it.</summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class AsyncVoidAnalyzer : DiagnosticAnalyzer
 {
@@ -47,7 +47,7 @@ public sealed class AsyncVoidAnalyzer : DiagnosticAnalyzer
         context.ReportDiagnostic(Diagnostic.Create(Descriptors.AsyncVoidDelegate, creation.Syntax.GetLocation(), LibraryCode.NameOf(taker), what, CureFor(taker, what)));
     }
 
-    /// <summary>By whether the same method is there for functions that return a task.</summary>
+    /// <summary>Returns the advice, which depends on an overload for functions that return a task.</summary>
     private static string CureFor(ISymbol taker, string what)
     {
         if (taker is not IMethodSymbol method) return "Start the async part as a task there and handle its exceptions, or post it: loop.Post(async () => ...).";

@@ -7,8 +7,8 @@ using Microsoft.CodeAnalysis.Operations;
 namespace Whimbrel.Analyzers;
 
 /// <summary>
-/// WHIM0004: waiting on a loop's thread, in overrides of the library's methods and in lambdas that it is given. What a callback calls is not
-/// followed, and work that it starts elsewhere (<c>Task.Run</c>) may wait.
+/// WHIM0004: blocking calls on a loop's thread, in overrides of the library's methods and in lambdas passed to it.
+/// Methods called by a callback are not analysed, and work started elsewhere (<c>Task.Run</c>) may block.
 /// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
@@ -58,7 +58,10 @@ public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
         };
     }
 
-    /// <summary>A form of the library that waits on the calling thread: it has a time limit, and an awaited form beside it.</summary>
+    /// <summary>
+    /// Returns whether a method of the library blocks the calling thread: it has a timeout, and an async counterpart
+    /// exists.
+    /// </summary>
     private static bool HasTimeLimit(IMethodSymbol method) =>
         !method.Name.EndsWith("Async", System.StringComparison.Ordinal) && method.Parameters.Any(static p => p is { Name: "timeout", Type.Name: "TimeSpan" }) && !method.ContainingType.GetMembers(method.Name + "Async").IsEmpty;
 

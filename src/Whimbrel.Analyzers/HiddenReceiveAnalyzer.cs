@@ -6,8 +6,8 @@ using Microsoft.CodeAnalysis.Diagnostics;
 namespace Whimbrel.Analyzers;
 
 /// <summary>
-/// WHIM0008: of <c>OnUnread</c>, <c>OnReceived</c> and <c>OnReceivedAsync</c> each calls the next one by default, so that a class which overrides two gets
-/// all bytes by the first. Not where the class calls the other one itself.
+/// WHIM0008: <c>OnUnread</c>, <c>OnReceived</c> and <c>OnReceivedAsync</c> call the next one by default. In a class
+/// that overrides two, only the first receives data, unless the class calls the other one itself.
 /// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class HiddenReceiveAnalyzer : DiagnosticAnalyzer
@@ -40,7 +40,7 @@ public sealed class HiddenReceiveAnalyzer : DiagnosticAnalyzer
     private static void Report(SymbolAnalysisContext context, INamedTypeSymbol type, IMethodSymbol? hides, IMethodSymbol? hidden)
     {
         if (hides is null || hidden is null || Mentions(hides, "base", context) > 0) return;
-        // Once is its declaration.
+        // One mention is its declaration.
         if (Mentions(type, hidden.Name, context) == 1) context.ReportDiagnostic(Diagnostic.Create(Descriptors.HiddenReceive, hidden.Locations[0], hidden.Name, hides.Name));
     }
 

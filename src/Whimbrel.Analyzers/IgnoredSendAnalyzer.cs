@@ -7,8 +7,8 @@ using Microsoft.CodeAnalysis.Operations;
 namespace Whimbrel.Analyzers;
 
 /// <summary>
-/// WHIM0003: many sends to one session without a look at the result. A loop over sessions with one send for each is no such thing, and
-/// <c>_ = session.Send(...)</c> says that the result does not matter.
+/// WHIM0003: many sends to one session with ignored results. Not reported for a loop over sessions with one send each,
+/// and for <c>_ = session.Send(...)</c>, which ignores the result explicitly.
 /// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class IgnoredSendAnalyzer : DiagnosticAnalyzer
@@ -37,7 +37,7 @@ public sealed class IgnoredSendAnalyzer : DiagnosticAnalyzer
             context.ReportDiagnostic(Diagnostic.Create(Descriptors.IgnoredSend, call.Syntax.GetLocation(), call.TargetMethod.Name));
     }
 
-    /// <summary>The innermost loop of the same function.</summary>
+    /// <summary>Returns the innermost loop of the same function.</summary>
     private static ILoopOperation? LoopAround(IOperation operation)
     {
         for (IOperation? outer = operation.Parent; outer is not null and not (IAnonymousFunctionOperation or ILocalFunctionOperation); outer = outer.Parent)
@@ -48,7 +48,9 @@ public sealed class IgnoredSendAnalyzer : DiagnosticAnalyzer
         return null;
     }
 
-    /// <summary>The receiver comes from a variable of the loop: another session in each round.</summary>
+    /// <summary>
+    /// Returns whether the receiver comes from a variable of the loop: another session in each iteration.
+    /// </summary>
     private static bool IsOfOneRound(IOperation? receiver, ILoopOperation loop) =>
         receiver is not null && receiver.DescendantsAndSelf().OfType<ILocalReferenceOperation>().Any(reference => reference.Local.DeclaringSyntaxReferences.Any(d => loop.Syntax.Span.Contains(d.Span)));
 }

@@ -3,18 +3,24 @@ using Microsoft.CodeAnalysis.Operations;
 
 namespace Whimbrel.Analyzers;
 
-/// <summary>What of a program is Whimbrel's: its members, and the delegates that it is given.</summary>
+/// <summary>Detects members of Whimbrel, and delegates passed to it.</summary>
 internal static class LibraryCode
 {
-    /// <summary>Declared in one of the packages. The old APIs of Whimbrel.Compat have rules of their own.</summary>
+    /// <summary>
+    /// Returns whether a symbol is declared in one of the packages, without Whimbrel.Compat: its old APIs have rules of
+    /// their own.
+    /// </summary>
     internal static bool IsOf(ISymbol? symbol) =>
         symbol?.ContainingAssembly?.Name is { } name && (name == "Whimbrel" || name is "Whimbrel.Http" or "Whimbrel.Relays" or "Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
             or "Whimbrel.Cluster" or "Whimbrel.Cluster.Nats" or "Whimbrel.Cluster.Redis" or "Whimbrel.Cluster.RabbitMq");
 
-    /// <summary>Declared where delegates and overrides run on loops.</summary>
+    /// <summary>Returns whether a symbol is declared in a package that runs delegates and overrides on loops.</summary>
     internal static bool RunsOnLoops(ISymbol symbol) => IsOf(symbol) && symbol.ContainingAssembly.Name is not ("Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing");
 
-    /// <summary>The parameter, property or event of a package that a delegate goes to, through conversions and conditional expressions; null for others.</summary>
+    /// <summary>
+    /// Returns the parameter, property or event of a package that receives a delegate, through conversions and
+    /// conditional expressions; otherwise null.
+    /// </summary>
     internal static ISymbol? TakerOf(IOperation created)
     {
         IOperation inner = created;
@@ -38,7 +44,7 @@ internal static class LibraryCode
         return null;
     }
 
-    /// <summary>The method that a package declares and this one overrides; null for others.</summary>
+    /// <summary>Returns the method of a package that this one overrides; otherwise null.</summary>
     internal static IMethodSymbol? OverriddenBy(ISymbol symbol)
     {
         IMethodSymbol? last = null;
@@ -46,7 +52,10 @@ internal static class LibraryCode
         return IsOf(last) ? last : null;
     }
 
-    /// <summary>The member of a package that calls the body in which this stands: the method that is overridden, or the one that was given the lambda. Null when another function stands between, or there is none.</summary>
+    /// <summary>
+    /// Returns the member of a package that calls the enclosing body: the overridden method, or the member that
+    /// receives the lambda. Null if there is none, or another function is between.
+    /// </summary>
     internal static ISymbol? CallbackAround(IOperation operation, ISymbol containing)
     {
         for (IOperation? outer = operation.Parent; outer is not null; outer = outer.Parent)
@@ -58,15 +67,15 @@ internal static class LibraryCode
         return OverriddenBy(containing);
     }
 
-    /// <summary>That member, as messages name it.</summary>
+    /// <summary>Returns the name of that member for messages.</summary>
     internal static string TextOf(ISymbol callback, ISymbol containing) =>
         SymbolEqualityComparer.Default.Equals(callback, OverriddenBy(containing)) ? NameOf(callback) : $"what is given to {NameOf(callback)}";
 
-    /// <summary>As a user writes it: <c>Session.Post</c>, <c>EngineOptions.OnNotice</c>.</summary>
+    /// <summary>Returns a name as in <c>Session.Post</c> or <c>EngineOptions.OnNotice</c>.</summary>
     internal static string NameOf(ISymbol symbol) =>
         symbol is IMethodSymbol { MethodKind: MethodKind.Constructor } ? symbol.ContainingType.Name : $"{symbol.ContainingType.Name}.{symbol.Name}";
 
-    /// <summary>The nearest base class that a package declares; null for none.</summary>
+    /// <summary>Returns the nearest base class of a package, or null.</summary>
     internal static INamedTypeSymbol? BaseOf(INamedTypeSymbol? type)
     {
         INamedTypeSymbol? ancestor = type?.BaseType;

@@ -6,8 +6,8 @@ using Microsoft.CodeAnalysis.Diagnostics;
 namespace Whimbrel.Analyzers;
 
 /// <summary>
-/// WHIM0007: <c>public void OnReceived(byte[] buffer, long offset, long size)</c> in a session, as other libraries have it. Not where the class overrides
-/// the callback as well: then it is a helper of the same name.
+/// WHIM0007: <c>public void OnReceived(byte[] buffer, long offset, long size)</c> in a session, as in other libraries.
+/// Not reported if the class also overrides the callback: it is then a helper of the same name.
 /// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class NoOverrideAnalyzer : DiagnosticAnalyzer
@@ -33,7 +33,7 @@ public sealed class NoOverrideAnalyzer : DiagnosticAnalyzer
             foreach (IMethodSymbol other in type.GetMembers(method.Name).OfType<IMethodSymbol>())
             {
                 if (!LibraryCode.IsOf(other) && other.IsOverride) return;
-                // With the same parameters the compiler says so already (CS0114).
+                // With the same parameters the compiler reports CS0114.
                 if (LibraryCode.IsOf(other) && (other.IsVirtual || other.IsAbstract || other is { IsOverride: true, IsSealed: false }) && !HasSameParameters(method, other)) callback ??= other;
             }
         }

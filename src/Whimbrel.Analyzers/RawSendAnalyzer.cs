@@ -5,7 +5,9 @@ using Microsoft.CodeAnalysis.Operations;
 
 namespace Whimbrel.Analyzers;
 
-/// <summary>WHIM0005: <c>Send</c> and <c>SendAsync</c> that a session of a WebSocket inherits from <c>Session</c>.</summary>
+/// <summary>
+/// WHIM0005: calls of <c>Send</c> and <c>SendAsync</c>, inherited from <c>Session</c>, in a WebSocket session.
+/// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class RawSendAnalyzer : DiagnosticAnalyzer
 {

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Servers and credentials out of an address: <c>nats://user:password@host:port,other:port</c>.</summary>
+/// <summary>Servers and credentials of an address: <c>nats://user:password@host:port,other:port</c>.</summary>
 internal sealed class NatsAddress
 {
     private const int DefaultPort = 4222;
@@ -17,15 +17,15 @@ internal sealed class NatsAddress
         Password = password;
     }
 
-    /// <summary>In the order in which they are tried.</summary>
+    /// <summary>Servers in the order of the connection attempts.</summary>
     internal IReadOnlyList<EndPoint> Servers { get; }
 
-    /// <summary>Without credentials.</summary>
+    /// <summary>Address without credentials.</summary>
     internal string Text { get; }
 
     internal bool WantsTls { get; }
 
-    /// <summary>Without a password: a token.</summary>
+    /// <summary>User name; a token if there is no password.</summary>
     internal string? User { get; }
 
     internal string? Password { get; }
@@ -39,7 +39,7 @@ internal sealed class NatsAddress
         foreach (string part in address.Split(','))
         {
             string text = scheme is not null && !part.Contains("://", StringComparison.Ordinal) ? $"{scheme}://{part}" : part;
-            // What it was given may hold a password: it is not repeated.
+            // The address may contain a password, so the message does not repeat it.
             if (!Uri.TryCreate(text, UriKind.Absolute, out Uri? uri) || uri.Scheme is not ("nats" or "tls") || uri.Host.Length == 0) throw BrokerSettings.Wrong($"it is no address of NATS; {Form}");
             if (uri.AbsolutePath is not ("" or "/") || uri.Query.Length > 0 || uri.Fragment.Length > 0) throw BrokerSettings.Wrong($"something follows host and port; {Form}");
             if (scheme is not null && uri.Scheme != scheme) throw BrokerSettings.Wrong("all servers of one address have the same scheme");

@@ -1,18 +1,18 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What became of a request.</summary>
+/// <summary>Outcome of a request.</summary>
 internal enum NatsAnswer
 {
-    /// <summary>It was answered.</summary>
+    /// <summary>There is an answer.</summary>
     Said,
 
-    /// <summary>It was answered with the status 404.</summary>
+    /// <summary>The answer has the status 404.</summary>
     NotFound,
 
-    /// <summary>Nobody is there who could answer.</summary>
+    /// <summary>There are no responders (status 503).</summary>
     Nobody,
 
-    /// <summary>It was answered with another status.</summary>
+    /// <summary>The answer has another status.</summary>
     Refused,
 
     /// <summary>The server was lost, or did not answer in time.</summary>

@@ -4,8 +4,9 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// The bus over NATS servers, by their core protocol: at most once; and by JetStream for recoverable groups. It dials again by itself when a server is lost. Users with passwords and tokens; TLS as the server or
-/// <see cref="NatsOptions.Tls"/> wants it. One connection, on the loop of its node.
+/// Bus over NATS servers: the core protocol with at-most-once delivery, and JetStream for recoverable groups.
+/// Reconnects automatically. Supports users with passwords, tokens, and TLS as required by the server or
+/// <see cref="NatsOptions.Tls"/>. One connection, on the loop of its node.
 /// </summary>
 public sealed class NatsBus : IGroupBus, IGroupHistory
 {
@@ -19,13 +20,13 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
     private readonly bool _wantsTls;
     private ulong _lastNumber;
 
-    /// <summary>Makes a bus; nothing is opened before a node joins with it.</summary>
+    /// <summary>Creates a bus. It connects when a node joins with it.</summary>
     /// <param name="address">
-    /// <c>nats://host:4222</c>, with <c>user:password@</c> or <c>token@</c> before the host where the server asks for it, and with several
-    /// servers behind commas. <c>tls://</c> insists on TLS. Port 4222 may be left out.
+    /// Address: <c>nats://host:4222</c>, optionally with <c>user:password@</c> or <c>token@</c> before the host.
+    /// Several servers are separated by commas. <c>tls://</c> requires TLS. The default port is 4222.
     /// </param>
-    /// <param name="options">Null for the defaults.</param>
-    /// <exception cref="ArgumentException">No such address, or an option is out of its range.</exception>
+    /// <param name="options">Options, or null for the defaults.</param>
+    /// <exception cref="ArgumentException">The address is invalid, or an option is out of its range.</exception>
     public NatsBus(string address, NatsOptions? options = null)
     {
         NatsAddress parsed = NatsAddress.Parse(address);
@@ -54,8 +55,11 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
         _history = new NatsHistory(this, _requests);
     }
 
-    /// <summary>From now on <c>nats://</c> addresses are this bus (<see cref="GroupBus.Register"/>). Once, when the program starts.</summary>
-    /// <param name="options">For all of them; null for the defaults.</param>
+    /// <summary>
+    /// Registers this bus for <c>nats://</c> addresses (<see cref="GroupBus.Register"/>). Call it once at program
+    /// start.
+    /// </summary>
+    /// <param name="options">Options of all its buses, or null for the defaults.</param>
     public static void Register(NatsOptions? options = null) => GroupBus.Register("nats", address => new NatsBus(address, options));
 
     /// <inheritdoc/>
@@ -75,7 +79,7 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
 
     internal bool WantsTls => _wantsTls;
 
-    /// <summary>One object for all connections, as an upgrade wants it.</summary>
+    /// <summary>TLS options, one object for all connections, as upgrades require.</summary>
     internal TlsOptions Tls { get; }
 
     /// <inheritdoc/>
@@ -127,12 +131,12 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
     /// <inheritdoc/>
     public ValueTask DisposeAsync() => Link.DisposeAsync();
 
-    /// <summary>The next subscription's.</summary>
+    /// <summary>Returns the number of the next subscription.</summary>
     internal ulong TakeNumber() => ++_lastNumber;
 
     internal void Received(in NatsItem message)
     {
-        // What was on its way when it was unsubscribed is not wanted any more.
+        // Messages that were in transit when the subject was unsubscribed are dropped.
         if (_numbers.Contains(message.Subscription)) Link.Listener?.OnEnvelope(message.Body);
         else if (message.Subscription == _requests.Number) _requests.Heard(message);
     }

@@ -1,14 +1,15 @@
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// Streams of JetStream for recoverable groups: one for each group, in the server's memory, whose sequence is the offset and whose time of creation is the epoch. On the bus's loop.
+/// JetStream streams for recoverable groups: one per group, in the server's memory. The stream's sequence is the
+/// offset, its creation time the epoch. On the bus's loop.
 /// </summary>
 internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
 {
     private const int MostPageBytes = 256 * 1024;
     private const int MostTries = 8;
 
-    private readonly Dictionary<string, HistoryLimits> _made = new(StringComparer.Ordinal); // what this connection has made sure of
+    private readonly Dictionary<string, HistoryLimits> _made = new(StringComparer.Ordinal); // already checked
     private readonly HashSet<string> _told = new(StringComparer.Ordinal);
 
     internal bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
@@ -23,10 +24,10 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
 
     internal bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done) => Read(new Reading(subject, limits, after, most, done));
 
-    /// <summary>Why this server keeps no streams; null while nothing is known against it.</summary>
+    /// <summary>Reason why the server keeps no streams; null if none is known.</summary>
     internal string? Unsupported { get; private set; }
 
-    /// <summary>The connection is over.</summary>
+    /// <summary>Clears the state of an ended connection.</summary>
     internal void Forget()
     {
         Unsupported = null;
@@ -38,13 +39,13 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
 
     // ------------------------------------------------------------------ streams
 
-    /// <summary>Makes the stream, or gives it these limits.</summary>
+    /// <summary>Creates the stream, or updates its limits.</summary>
     private bool Make(string subject, HistoryLimits limits, Action<NatsStream?> done)
     {
         if (bus.Link.Session is not { Protocol: NatsProtocol { Info: { } info } }) return false;
         if (info.IsClustered)
         {
-            // With one replica in memory a server that comes back would begin its stream again as the same one.
+            // With one replica in memory, a restarted server would start the stream again with the same epoch.
             Refuse("recoverable groups are not built for clusters of NATS servers, only for one server");
             return false;
         }
@@ -80,7 +81,8 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             }
 
             NatsStream? stream = NatsStream.Read(body, out int error, out string text);
-            // A server that makes the same stream for another node at this moment may say that the two overlap: asked again it finds the one that is there.
+            // A server that is creating the same stream for another node may report an overlap. A retry finds the
+            // existing stream.
             if (error == NatsStream.Overlaps && tries > 1 && AskStream(what, subject, payload, done, tries - 1)) return;
             if (error == NatsStream.Overlaps) text = "its subjects are those of another stream";
             if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere)) Tell($"a stream for {subject}: {text}");
@@ -97,7 +99,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             left--;
             string? why = null;
             if (answer == NatsAnswer.Said && NatsStream.IsStored(body, out why)) stored++;
-            else if (answer == NatsAnswer.Nobody) _made.Remove(subject); // deleted: the next one makes it anew
+            else if (answer == NatsAnswer.Nobody) _made.Remove(subject); // deleted: the next append creates it again
             if (why is not null) Tell($"a message of {subject}: {why}");
             if (left == 0) done(stored == envelopes.Count);
         });
@@ -124,7 +126,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
 
         if (one.Missing >= stream.First)
         {
-            // Not trimmed but missing inside: nobody can be given what is behind it.
+            // A message is missing inside the stream: the later ones cannot be delivered without a gap.
             Tell($"message {one.Missing} of {one.Subject} is missing: its stream begins anew");
             _made.Remove(one.Subject);
             if (!requests.Ask($"$JS.API.STREAM.DELETE.{NatsStream.NameOf(one.Subject)}", [default], (_, _, _) => one.Done(null))) one.Done(null);
@@ -138,7 +140,9 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         ReadOn(one, 16);
     }
 
-    /// <summary>Asks for the next messages at once; so many that a page is not much larger than it may be.</summary>
+    /// <summary>
+    /// Requests the next messages in parallel, limited so that a page is not much larger than allowed.
+    /// </summary>
     private void ReadOn(Reading one, int atOnce)
     {
         ulong at = one.From + (ulong)one.Entries.Count;
@@ -174,7 +178,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         }
         else if (one.Missing == 0 || ++one.Tries == MostTries || !Read(one))
         {
-            // What is missing was trimmed, most likely, since the stream was asked what it has: it is asked again.
+            // Missing messages were probably trimmed after the stream's state was read: it is read again.
             one.Done(null);
         }
     }
@@ -185,7 +189,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         Tell(why);
     }
 
-    /// <summary>Once for each connection.</summary>
+    /// <summary>Reports a problem, once per connection.</summary>
     private void Tell(string what)
     {
         if (_told.Count < 64 && _told.Add(what)) bus.Link.Refused(what);
@@ -215,7 +219,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
 
         internal int Tries { get; set; }
 
-        /// <summary>The last message that was not there; 0 for none.</summary>
+        /// <summary>Sequence of the last missing message; 0 for none.</summary>
         internal ulong Missing { get; set; }
     }
 }

@@ -3,13 +3,13 @@ using System.Text.Json;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>What a server says of itself, as far as a bus needs it.</summary>
+/// <summary>The INFO of a server, as far as a bus needs it.</summary>
 /// <param name="MaxPayload">Largest message, in bytes.</param>
-/// <param name="NeedsTls">The next bytes have to be TLS.</param>
-/// <param name="OffersTls">They may be.</param>
-/// <param name="NeedsLogin">It wants to know who this is.</param>
-/// <param name="HasNonce">It would take the signature of an nkey.</param>
-/// <param name="IsClustered">It is one of several.</param>
+/// <param name="NeedsTls">Whether the server requires TLS.</param>
+/// <param name="OffersTls">Whether the server supports TLS.</param>
+/// <param name="NeedsLogin">Whether the server requires credentials.</param>
+/// <param name="HasNonce">Whether the server accepts the signature of an nkey.</param>
+/// <param name="IsClustered">Whether the server belongs to a NATS cluster.</param>
 internal sealed record NatsInfo(int MaxPayload, bool NeedsTls, bool OffersTls, bool NeedsLogin, bool HasNonce, bool IsClustered)
 {
     private const int DefaultMaxPayload = 1 << 20;

@@ -1,32 +1,32 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What a server says, and what can become of reading it.</summary>
+/// <summary>Kind of a protocol item, or the result of reading one.</summary>
 internal enum NatsItemKind
 {
-    /// <summary>The rest has not come yet.</summary>
+    /// <summary>More bytes are needed.</summary>
     Incomplete,
 
-    /// <summary>What the server is: JSON.</summary>
+    /// <summary>INFO: description of the server, JSON.</summary>
     Info,
 
     /// <summary>A message of a subscription.</summary>
     Message,
 
-    /// <summary>The line of a message that is larger than what is taken: its payload is to be passed over.</summary>
+    /// <summary>The line of a message above the limit: its payload must be skipped.</summary>
     TooLarge,
 
-    /// <summary>To be answered.</summary>
+    /// <summary>PING, to be answered by PONG.</summary>
     Ping,
 
-    /// <summary>An answer.</summary>
+    /// <summary>PONG.</summary>
     Pong,
 
-    /// <summary>Agreement, which was not asked for.</summary>
+    /// <summary>+OK, which was not requested.</summary>
     Ok,
 
-    /// <summary>What the server refuses, or why it ends.</summary>
+    /// <summary>-ERR: a rejected request, or the reason of a disconnect.</summary>
     Error,
 
-    /// <summary>No NATS.</summary>
+    /// <summary>The bytes are no NATS protocol.</summary>
     Malformed,
 }

@@ -5,21 +5,21 @@ using System.Text.Json;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>What a bus says to a server, without I/O.</summary>
+/// <summary>Protocol lines from a bus to a server, without I/O.</summary>
 internal static class NatsLines
 {
-    /// <summary>PUB, two spaces, a length and CR LF, with room to spare.</summary>
+    /// <summary>More than the length of PUB, two spaces, a length and CR LF.</summary>
     internal const int MostAroundSubject = 24;
 
     internal static readonly byte[] Ping = "PING\r\n"u8.ToArray();
 
     private static readonly JsonWriterOptions s_json = new() { Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping };
 
-    /// <summary>The line before a payload.</summary>
-    /// <param name="target">The length of the subject and <see cref="MostAroundSubject"/> at least.</param>
-    /// <param name="subject">ASCII.</param>
-    /// <param name="payload">How many bytes follow.</param>
-    /// <returns>How many bytes it has.</returns>
+    /// <summary>Writes the line before a payload.</summary>
+    /// <param name="target">Buffer of at least the length of the subject plus <see cref="MostAroundSubject"/>.</param>
+    /// <param name="subject">Subject, ASCII.</param>
+    /// <param name="payload">Length of the payload.</param>
+    /// <returns>Length of the line.</returns>
     internal static int WritePublish(Span<byte> target, string subject, int payload)
     {
         "PUB "u8.CopyTo(target);
@@ -31,7 +31,7 @@ internal static class NatsLines
         return at + 2;
     }
 
-    /// <summary>A message that is to be answered, with its payload.</summary>
+    /// <summary>Writes a request with a reply subject and its payload.</summary>
     internal static void WriteRequest(ArrayBufferWriter<byte> target, string subject, string reply, ReadOnlySpan<byte> payload)
     {
         target.Write(System.Text.Encoding.ASCII.GetBytes(string.Create(System.Globalization.CultureInfo.InvariantCulture, $"PUB {subject} {reply} {payload.Length}\r\n")));
@@ -39,7 +39,7 @@ internal static class NatsLines
         target.Write("\r\n"u8);
     }
 
-    /// <summary>CONNECT, and the PING whose answer says that it was taken.</summary>
+    /// <summary>Returns CONNECT and a PING. The PONG shows that CONNECT was accepted.</summary>
     internal static byte[] Connect(string? user, string? password, string? token)
     {
         ArrayBufferWriter<byte> bytes = new();

@@ -3,8 +3,8 @@ using System.Text;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// One connection to a server: its greeting, TLS, CONNECT, and then messages. What it says to the server is in <see cref="NatsLines"/>, what it
-/// understands in <see cref="NatsReader"/>.
+/// Protocol of one connection: greeting, TLS, CONNECT, then messages. <see cref="NatsLines"/> writes and
+/// <see cref="NatsReader"/> reads.
 /// </summary>
 internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
 {
@@ -18,7 +18,7 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
         Login,
     }
 
-    /// <summary>What the server has said of itself last.</summary>
+    /// <summary>The server's last INFO.</summary>
     internal NatsInfo? Info { get; private set; }
 
     public string Server => "The NATS server";
@@ -95,7 +95,7 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
         _session.Send(bus.ConnectLine);
     }
 
-    /// <summary>An -ERR. Behind most of them the server ends the connection.</summary>
+    /// <summary>Handles an -ERR. After most of them the server ends the connection.</summary>
     private void HearError(string error)
     {
         if (_session.IsOpen && error.StartsWith("Permissions Violation", StringComparison.OrdinalIgnoreCase))
@@ -110,6 +110,6 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
         else _session.Fail($"it does not take these credentials ('{error}'): see User and Password, or Token, in NatsOptions and in the address{Nkeys}");
     }
 
-    // .NET has no Ed25519, and this library brings no cryptography of its own.
+    // .NET has no Ed25519, and this library contains no cryptography of its own.
     private string Nkeys => Info is { HasNonce: true } ? ". It may ask for an nkey, which this bus does not have" : "";
 }

@@ -4,21 +4,22 @@ using System.Text;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What a NATS server says, without I/O: bytes in, one item out. Lines end with CR LF; a payload is as long as its line says, and ends with CR LF, too.
+/// Parser of the NATS protocol, without I/O: bytes in, one item out. Lines end with CR LF. A payload has the length
+/// given in its line and also ends with CR LF.
 /// </summary>
 internal static class NatsReader
 {
-    /// <summary>Longest line but INFO: as the servers' own default for what they are sent.</summary>
+    /// <summary>Maximum length of a line other than INFO: the servers' own default for received lines.</summary>
     internal const int MostLineBytes = 4096;
 
-    /// <summary>An INFO names the servers of a cluster and certificates.</summary>
+    /// <summary>Maximum length of an INFO, which names the servers of a cluster and certificates.</summary>
     internal const int MostInfoBytes = 64 * 1024;
 
     private const int MostShownBytes = 60;
 
     /// <summary>Reads the first item.</summary>
-    /// <param name="input">From the beginning of an item on.</param>
-    /// <param name="mostPayload">What is larger, with its headers, is not brought together.</param>
+    /// <param name="input">Bytes from the beginning of an item.</param>
+    /// <param name="mostPayload">Maximum length of payload and headers. Larger messages are not assembled.</param>
     internal static NatsItem Read(ReadOnlySpan<byte> input, int mostPayload)
     {
         int most = IsInfo(input) ? MostInfoBytes : MostLineBytes;
@@ -27,7 +28,7 @@ internal static class NatsReader
         if (end == 0 || input[end - 1] != '\r') return Malformed(input[..end]);
         ReadOnlySpan<byte> line = input[..(end - 1)], rest = line, word = NextWord(ref rest);
         int length = end + 1;
-        // A server has no reason to write them otherwise; the protocol allows it.
+        // Case is ignored, because the protocol allows it.
         if (Is(word, "MSG"u8)) return ReadMessage(input, line, rest, length, mostPayload, hasHeaders: false);
         if (Is(word, "HMSG"u8)) return ReadMessage(input, line, rest, length, mostPayload, hasHeaders: true);
         if (Is(word, "PING"u8)) return new NatsItem { Kind = NatsItemKind.Ping, Length = length };
@@ -41,7 +42,8 @@ internal static class NatsReader
     private static NatsItem ReadMessage(ReadOnlySpan<byte> input, ReadOnlySpan<byte> line, ReadOnlySpan<byte> rest, int length, int mostPayload, bool hasHeaders)
     {
         ReadOnlySpan<byte> subject = NextWord(ref rest), id = NextWord(ref rest), first = NextWord(ref rest), second = NextWord(ref rest), third = NextWord(ref rest);
-        // A reply subject may stand before the counts: the last word is the count of all, and before it that of the headers.
+        // A reply subject may precede the lengths. The last word is the total length, the word before it that of the
+        // headers.
         ReadOnlySpan<byte> bytes = !third.IsEmpty ? third : !second.IsEmpty ? second : first, headerBytes = !third.IsEmpty ? second : first;
         int words = 3 + (second.IsEmpty ? 0 : 1) + (third.IsEmpty ? 0 : 1), least = hasHeaders ? 4 : 3, headers = 0;
         if (subject.IsEmpty || words < least || words > least + 1 || !NextWord(ref rest).IsEmpty) return Malformed(line);
@@ -70,7 +72,7 @@ internal static class NatsReader
 
     private static bool TryNumber(ReadOnlySpan<byte> text, out ulong number) => Utf8Parser.TryParse(text, out number, out int used) && used == text.Length && text.Length > 0 && char.IsAsciiDigit((char)text[0]);
 
-    // Nine digits at most: what follows it can be added without care.
+    // Nine digits at most, so that additions cannot overflow.
     private static bool TryCount(ReadOnlySpan<byte> text, out int count)
     {
         bool isNumber = TryNumber(text, out ulong number) && text.Length <= 9;

@@ -7,12 +7,15 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Told of an answer, once for each payload, by its place among those that were asked with; the bytes are those of an answer that was said.</summary>
+/// <summary>
+/// Called once for each payload of a request, with its index and the answer. <paramref name="body"/> is the payload of
+/// an answer.
+/// </summary>
 internal delegate void NatsAnswered(int index, NatsAnswer answer, ReadOnlySpan<byte> body);
 
 /// <summary>
-/// Messages that are answered: each names a subject of its own under an inbox, which is subscribed once for each connection, when it is first used. One that is not answered in time is over. On the
-/// bus's loop.
+/// Requests with answers: each has a reply subject under an inbox, which is subscribed once per connection, at first
+/// use. An unanswered request times out. On the bus's loop.
 /// </summary>
 internal sealed class NatsRequests(NatsBus bus)
 {
@@ -25,11 +28,13 @@ internal sealed class NatsRequests(NatsBus bus)
 
     private TimeSpan Within => bus.Link.Settings.ConnectTimeout;
 
-    /// <summary>The inbox's subscription; 0 when there is none.</summary>
+    /// <summary>Subscription of the inbox; 0 if there is none.</summary>
     internal ulong Number { get; private set; }
 
-    /// <summary>Asks, all or nothing; <paramref name="done"/> is told for each payload, later.</summary>
-    /// <returns>False when it was not taken, and nobody is told.</returns>
+    /// <summary>
+    /// Sends a request with each payload, all or none. <paramref name="done"/> is called later for each.
+    /// </summary>
+    /// <returns>False if nothing was sent. <paramref name="done"/> is then not called.</returns>
     internal bool Ask(string subject, IReadOnlyList<ReadOnlyMemory<byte>> payloads, NatsAnswered done)
     {
         if (bus.Link.Session is not { } session || session.BytesPending > BrokerLink.PublishLimitBytes) return false;
@@ -51,7 +56,7 @@ internal sealed class NatsRequests(NatsBus bus)
     internal void Heard(in NatsItem message)
     {
         ReadOnlySpan<byte> number = message.Subject[(message.Subject.LastIndexOf((byte)'.') + 1)..];
-        // One that is not waited for any more was too late.
+        // An unknown number is an answer that came too late.
         if (!Utf8Parser.TryParse(number, out ulong of, out int used) || used != number.Length || !_waiting.Remove(of, out (NatsAnswered Done, int Index, long UntilMs) one)) return;
         NatsAnswer answer = StatusOf(message.Headers) switch
         {
@@ -63,7 +68,7 @@ internal sealed class NatsRequests(NatsBus bus)
         one.Done(one.Index, answer, message.Body);
     }
 
-    /// <summary>The connection is over, and its inbox with it.</summary>
+    /// <summary>Ends all requests, because the connection and its inbox have ended.</summary>
     internal void Forget()
     {
         Number = 0;
@@ -73,7 +78,9 @@ internal sealed class NatsRequests(NatsBus bus)
         foreach ((NatsAnswered done, int index, _) in all) done(index, NatsAnswer.None, default);
     }
 
-    /// <summary>The first line of headers is <c>NATS/1.0</c>, with a number behind it where it is a status.</summary>
+    /// <summary>
+    /// Returns the status. The first header line is <c>NATS/1.0</c>, followed by a number if there is a status.
+    /// </summary>
     private static int StatusOf(ReadOnlySpan<byte> headers)
     {
         ReadOnlySpan<byte> prefix = "NATS/1.0 "u8;

@@ -6,26 +6,26 @@ using System.Text.Json;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>What JetStream says of a stream, or why it does not, without I/O.</summary>
-/// <param name="Epoch">When it was made, in ticks.</param>
-/// <param name="First">Oldest message that is there; one behind the last when none is.</param>
-/// <param name="Last">Newest message there ever was.</param>
+/// <summary>State of a JetStream stream, and its requests and answers, without I/O.</summary>
+/// <param name="Epoch">Creation time, in ticks.</param>
+/// <param name="First">Sequence of the oldest message; <paramref name="Last"/> plus 1 if there is none.</param>
+/// <param name="Last">Sequence of the last message ever stored.</param>
 internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
 {
     internal const int NotThere = 10059;
     internal const int Different = 10058;
     internal const int Overlaps = 10065;
 
-    /// <summary>What a message has beyond its payload in the count of a stream, with room to spare.</summary>
+    /// <summary>More than the overhead of a message in a stream's byte count.</summary>
     private const int MostAroundMessage = 2048;
 
-    /// <summary>Names have no dots, and a length that files may have.</summary>
+    /// <summary>Returns the name of a stream: without dots, and short enough for a file name.</summary>
     internal static string NameOf(string subject) => $"whimbrel_{Convert.ToHexStringLower(SHA256.HashData(Encoding.UTF8.GetBytes(subject)).AsSpan(0, 16))}";
 
-    /// <summary>Where its messages are published. Not the subject itself, on which news is told.</summary>
+    /// <summary>Returns the subject of a stream's messages. The subject itself carries the announcements.</summary>
     internal static string SubjectOf(string subject) => subject + ".log";
 
-    /// <summary>What it is to be.</summary>
+    /// <summary>Returns the configuration of a stream as JSON.</summary>
     internal static byte[] Configure(string subject, HistoryLimits limits, int maxPayload)
     {
         ArrayBufferWriter<byte> bytes = new();
@@ -43,7 +43,7 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
             json.WriteNumber("num_replicas", 1);
             json.WriteNumber("max_consumers", -1);
             json.WriteNumber("max_msgs", limits.MaxCount);
-            // The newest is kept in any case: there has to be room for the largest.
+            // The newest message is always kept, so there must be room for the largest.
             json.WriteNumber("max_bytes", Math.Max(limits.MaxBytes, (long)maxPayload + MostAroundMessage));
             json.WriteNumber("max_age", (long)limits.MaxAge.TotalMicroseconds * 1000);
             json.WriteBoolean("allow_direct", true);
@@ -53,10 +53,10 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
         return bytes.WrittenSpan.ToArray();
     }
 
-    /// <summary>Which message is wanted.</summary>
+    /// <summary>Returns the request for a message.</summary>
     internal static byte[] Get(ulong offset) => Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{{\"seq\":{offset}}}"));
 
-    /// <summary>Whether a message was stored, and if not, why.</summary>
+    /// <summary>Returns whether a message was stored; otherwise <paramref name="why"/> is the reason.</summary>
     internal static bool IsStored(ReadOnlySpan<byte> json, out string? why)
     {
         why = null;
@@ -73,7 +73,9 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
         }
     }
 
-    /// <summary>The stream, or the number of an error with its text; 0 where it is neither.</summary>
+    /// <summary>
+    /// Reads a stream's state, or the code of an error and its text; code 0 if the answer is neither.
+    /// </summary>
     internal static NatsStream? Read(ReadOnlySpan<byte> json, out int error, out string text)
     {
         (error, text) = (0, "it cannot be read");

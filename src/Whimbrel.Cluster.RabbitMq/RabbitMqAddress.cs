@@ -2,7 +2,9 @@ using System.Globalization;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Servers, credentials and virtual host out of an address: <c>amqp://user:password@host:port,other/vhost</c>.</summary>
+/// <summary>
+/// Servers, credentials and virtual host of an address: <c>amqp://user:password@host:port,other/vhost</c>.
+/// </summary>
 internal sealed record RabbitMqAddress(IReadOnlyList<(string Host, int Port)> Servers, string Text, bool WantsTls, string? User, string? Password, string VirtualHost)
 {
     private const string Form = "right would be amqp://user:password@host:5672, amqps:// for TLS, or amqp://one,two:5673/vhost";
@@ -12,7 +14,7 @@ internal sealed record RabbitMqAddress(IReadOnlyList<(string Host, int Port)> Se
         ArgumentException.ThrowIfNullOrEmpty(address);
         int end = address.IndexOf("://", StringComparison.Ordinal);
         string scheme = end < 0 ? "" : address[..end];
-        // What it was given may hold a password: it is not repeated.
+        // The address may contain a password, so the message does not repeat it.
         if (scheme is not ("amqp" or "amqps")) throw BrokerSettings.Wrong($"it is no address of RabbitMQ; {Form}");
         int port = scheme == "amqps" ? 5671 : 5672;
         string? user = null, password = null;

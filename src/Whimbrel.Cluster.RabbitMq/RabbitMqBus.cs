@@ -6,19 +6,21 @@ using AmqpConnection = RabbitMQ.Client.IConnection;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// The bus over a RabbitMQ server, 3.8 or later, by its official client: at most once. One connection and one exclusive queue for each node, bound to one exchange by the names of groups. It dials
-/// again by itself when the server is lost. The client has its own sockets and threads; what comes is given to the loop of the node. It keeps no history: no recoverable groups.
+/// Bus over a RabbitMQ server, 3.8 or later, by its official client, with at-most-once delivery. Each node has one
+/// connection and one exclusive queue, bound to one exchange by the names of groups. Reconnects automatically. The
+/// client has its own sockets and threads; envelopes are passed to the node's loop. Recoverable groups are not
+/// supported.
 /// </summary>
 public sealed class RabbitMqBus : IGroupBus
 {
-    /// <summary>Largest envelope that a node may make.</summary>
+    /// <summary>Largest envelope of a node, in bytes.</summary>
     internal const int MostEnvelopeBytes = (16 << 20) + 1024;
 
     private readonly Dictionary<string, Subscription> _subscriptions = new(StringComparer.Ordinal); // by key; on the loop, as the next two
     private RabbitMqLink? _link;
     private bool _isReached;
     private readonly CancellationTokenSource _stop = new();
-    private readonly CancellationToken _stopped; // stays when its source is gone
+    private readonly CancellationToken _stopped; // usable after its source is disposed
     private readonly RabbitMqOptions _options;
     private readonly ConnectionFactory _factory;
     private readonly AmqpTcpEndpoint[] _servers;
@@ -28,13 +30,14 @@ public sealed class RabbitMqBus : IGroupBus
     private int _isDisposed;
     private string? _told;
 
-    /// <summary>Makes a bus; nothing is opened before a node joins with it.</summary>
+    /// <summary>Creates a bus. It connects when a node joins with it.</summary>
     /// <param name="address">
-    /// <c>amqp://host:5672</c>, with <c>user:password@</c> before the host where it is not <c>guest</c>, with several servers behind commas, tried in this order, and with a virtual host behind the last:
-    /// <c>amqp://one,two/chat</c>. <c>amqps://</c> speaks TLS, on port 5671.
+    /// Address: <c>amqp://host:5672</c>, with <c>user:password@</c> before the host unless the user is <c>guest</c>.
+    /// Several servers are separated by commas and tried in this order; a virtual host follows the last:
+    /// <c>amqp://one,two/chat</c>. <c>amqps://</c> enables TLS, on port 5671.
     /// </param>
-    /// <param name="options">Null for the defaults.</param>
-    /// <exception cref="ArgumentException">No such address, or an option is out of its range.</exception>
+    /// <param name="options">Options, or null for the defaults.</param>
+    /// <exception cref="ArgumentException">The address is invalid, or an option is out of its range.</exception>
     public RabbitMqBus(string address, RabbitMqOptions? options = null)
     {
         _stopped = _stop.Token;
@@ -60,8 +63,11 @@ public sealed class RabbitMqBus : IGroupBus
         _servers = [.. parsed.Servers.Select(s => isTls ? new AmqpTcpEndpoint(s.Host, s.Port, TlsFor(s.Host)) : new AmqpTcpEndpoint(s.Host, s.Port))];
     }
 
-    /// <summary>From now on <c>amqp://</c> and <c>amqps://</c> addresses are this bus (<see cref="GroupBus.Register"/>). Once, when the program starts.</summary>
-    /// <param name="options">For all of them; null for the defaults.</param>
+    /// <summary>
+    /// Registers this bus for <c>amqp://</c> and <c>amqps://</c> addresses (<see cref="GroupBus.Register"/>). Call it
+    /// once at program start.
+    /// </summary>
+    /// <param name="options">Options of all its buses, or null for the defaults.</param>
     public static void Register(RabbitMqOptions? options = null)
     {
         GroupBus.Register("amqp", address => new RabbitMqBus(address, options));
@@ -136,7 +142,7 @@ public sealed class RabbitMqBus : IGroupBus
 
     internal void Received(RabbitMqLink link, string key, byte[] envelope)
     {
-        // What came before the mark of an unsubscription is of one that was given up.
+        // Messages before the mark of an unsubscription belong to the previous subscription.
         if (link == _link && !IsOver && _subscriptions.TryGetValue(key, out Subscription subscription) && subscription is { IsWanted: true, Leaving: 0 }) _listener!.OnEnvelope(envelope);
     }
 
@@ -173,7 +179,7 @@ public sealed class RabbitMqBus : IGroupBus
 
     private bool IsOver => Volatile.Read(ref _isDisposed) == 1;
 
-    /// <summary>Holds one connection after the other until the bus is disposed.</summary>
+    /// <summary>Keeps a connection, and reconnects, until the bus is disposed.</summary>
     private async Task RunAsync(RabbitMqLink? link)
     {
         try
@@ -224,7 +230,7 @@ public sealed class RabbitMqBus : IGroupBus
         {
             _options.OnTrouble?.Invoke(trouble);
         }
-#pragma warning disable CA1031 // code of the program's: otherwise its exception would be the end of all reconnecting
+#pragma warning disable CA1031 // user code: otherwise its exception would stop reconnecting
         catch (Exception e)
 #pragma warning restore CA1031
         {
@@ -232,7 +238,7 @@ public sealed class RabbitMqBus : IGroupBus
         }
     }
 
-    /// <summary>The servers in their order; the first failure is told when all fail.</summary>
+    /// <summary>Connects to the first reachable server, in order. Throws the first failure if all fail.</summary>
     private async Task<RabbitMqLink> ConnectAsync(CancellationToken cancellationToken)
     {
         NetworkException? first = null;
@@ -245,7 +251,7 @@ public sealed class RabbitMqBus : IGroupBus
                 _told = null;
                 return link;
             }
-#pragma warning disable CA1031 // whatever the client throws, this server cannot be used
+#pragma warning disable CA1031 // with any exception of the client the server cannot be used
             catch (Exception e) when (!cancellationToken.IsCancellationRequested)
 #pragma warning restore CA1031
             {
@@ -256,7 +262,9 @@ public sealed class RabbitMqBus : IGroupBus
         throw first!;
     }
 
-    /// <summary>The client waits for a server that accepts and says nothing for as long as that lasts.</summary>
+    /// <summary>
+    /// Connects with a time limit, because the client waits without one for a server that accepts and sends nothing.
+    /// </summary>
     private async Task<AmqpConnection> DialAsync(AmqpTcpEndpoint server, CancellationToken cancellationToken)
     {
         using CancellationTokenSource late = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
@@ -289,7 +297,9 @@ public sealed class RabbitMqBus : IGroupBus
         };
     }
 
-    /// <summary>A subject may be subscribed again while the mark of its unsubscription is on the way.</summary>
+    /// <summary>
+    /// State of a subscription. A subject may be subscribed again while the mark of its unsubscription is outstanding.
+    /// </summary>
     private struct Subscription
     {
         internal bool IsWanted { get; set; }

@@ -4,7 +4,10 @@ using RabbitMQ.Client.Exceptions;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Says in one sentence why a server cannot be used: the client's exceptions have the cause inside.</summary>
+/// <summary>
+/// Explains in one sentence why a server cannot be used, because the client's exceptions contain the cause as inner
+/// exceptions.
+/// </summary>
 internal static class RabbitMqFailure
 {
     internal static NetworkException Explain(Exception failure, string description)
@@ -13,13 +16,13 @@ internal static class RabbitMqFailure
         return new NetworkException(new NetworkError(0, category, $"{description}: {text}"), failure);
     }
 
-    /// <summary>The first of its causes that is known, or its base in its own words.</summary>
+    /// <summary>Returns the first known cause, or the message of the base exception.</summary>
     internal static (ErrorCategory Category, string Text) Judged(Exception failure) =>
         Causes(failure).Select(Judge).FirstOrDefault(static j => j.Text is not null) is { Text: { } found } judged
             ? (judged.Category, found)
             : (ErrorCategory.Unreachable, Short(failure.GetBaseException().Message));
 
-    /// <summary>The outermost first.</summary>
+    /// <summary>Returns all causes, the outermost first.</summary>
     private static IEnumerable<Exception> Causes(Exception failure)
     {
         yield return failure;

@@ -10,17 +10,22 @@ using AmqpConnection = RabbitMQ.Client.IConnection;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// One connection: an exchange, a queue of this node alone, and a task that says one after the other what the bus wants, since a subscription and what is published behind it keep their order. The
-/// client works on threads of the pool; what comes goes to the loop, and is acknowledged when it was there, so that no more than <see cref="MostUnread"/> of it waits here.
+/// One connection: an exchange, an exclusive queue of this node, and a task that sends the bus's commands in order,
+/// because a subscription and a later publish keep their order. The client works on the thread pool. Envelopes are
+/// passed to the loop and acknowledged after it has processed them, so that at most <see cref="MostUnread"/> are
+/// waiting.
 /// </summary>
 internal sealed class RabbitMqLink : IAsyncDisposable
 {
-    /// <summary>So many bytes wait for the client until the bus takes no more.</summary>
+    /// <summary>Number of bytes queued for the client above which the bus accepts no more.</summary>
     internal const int PublishLimitBytes = 1 << 20;
 
     internal const int MostUnread = 256;
 
-    /// <summary>What waits in the server for a node that stalls; beyond it the oldest goes, and is told as a gap.</summary>
+    /// <summary>
+    /// Maximum bytes queued in the server for a stalled node. Above it the oldest are dropped, which is reported as a
+    /// gap.
+    /// </summary>
     private const int MostQueuedBytes = 64 << 20;
 
     private const int MostKeyLength = 255; // of the protocol
@@ -54,10 +59,10 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         Acknowledge,
     }
 
-    /// <summary>Host and port of the server, for people.</summary>
+    /// <summary>Host and port of the server, for messages.</summary>
     internal string Server => string.Create(CultureInfo.InvariantCulture, $"{_connection.Endpoint.HostName}:{_connection.Endpoint.Port}");
 
-    /// <summary>Completes with the reason when it is over, whoever ended it.</summary>
+    /// <summary>Completes with the reason when the connection has ended, by either side.</summary>
     internal Task<string> Ended => _ended.Task;
 
     internal static async Task<RabbitMqLink> OpenAsync(RabbitMqBus bus, AmqpConnection connection, CancellationToken cancellationToken)
@@ -75,19 +80,24 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         }
     }
 
-    /// <summary>What a subject is on the exchange: the name of a group may be longer than a key, and is its beginning and a hash then. No subject has a <c>~</c> in it.</summary>
+    /// <summary>
+    /// Returns the routing key of a subject. A subject longer than a key is replaced by its beginning, a <c>~</c>,
+    /// which no subject contains, and a hash.
+    /// </summary>
     internal static string KeyOf(string subject) =>
         subject.Length <= MostKeyLength ? subject : $"{subject.AsSpan(0, KeptOfLongSubject)}~{Convert.ToHexStringLower(SHA256.HashData(Encoding.ASCII.GetBytes(subject)))}";
 
     // ------------------------------------------------------------------ on the bus's loop
 
-    /// <returns>False when there is no room; then the listener hears when there is.</returns>
+    /// <returns>
+    /// False if there is no room; <see cref="IGroupBusListener.OnRoom"/> is then called when there is.
+    /// </returns>
     internal bool Publish(in BusMessage message)
     {
         if (Interlocked.Read(ref _pending) > PublishLimitBytes)
         {
             Volatile.Write(ref _wantsRoom, 1);
-            // It may have become empty since it was asked.
+            // The queue may have become empty since the check.
             TellRoom();
             return false;
         }
@@ -98,7 +108,7 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         Interlocked.Add(ref _pending, length);
         Command command = new(What.Publish, KeyOf(message.Subject), copy, length, 0);
         if (_commands.Writer.TryWrite(command)) return true;
-        Free(command); // the connection is over, which the loop hears of in a moment
+        Free(command); // the connection has ended; the loop is notified soon
         return false;
     }
 
@@ -132,16 +142,16 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         _commands.Writer.TryComplete();
         try
         {
-            // A server that does not answer is not waited for.
+            // A server that does not answer is not waited for any longer.
             await _connection.AbortAsync(200, "", TimeSpan.FromSeconds(1)).ConfigureAwait(false);
             if (_speaking is { } speaking) await speaking.ConfigureAwait(false);
             await _connection.DisposeAsync().ConfigureAwait(false);
         }
-#pragma warning disable CA1031 // the connection is over in any case, and an exception here would be the end of all reconnecting
+#pragma warning disable CA1031 // the connection has ended in any case, and an exception here would stop reconnecting
         catch (Exception)
 #pragma warning restore CA1031
         {
-            // Nothing is left to be closed.
+            // There is nothing left to close.
         }
 
         while (_commands.Reader.TryRead(out Command left)) Free(left);
@@ -155,7 +165,7 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         await _channel.ExchangeDeclareAsync(_bus.Exchange, ExchangeType.Direct, durable: false, autoDelete: false, cancellationToken: cancellationToken).ConfigureAwait(false);
         Dictionary<string, object?> limits = new() { ["x-max-length-bytes"] = MostQueuedBytes, ["x-overflow"] = "drop-head" };
         await _channel.QueueDeclareAsync(_queue, durable: false, exclusive: true, autoDelete: true, limits, cancellationToken: cancellationToken).ConfigureAwait(false);
-        // For marks: what a node says to itself needs no right that it would not have.
+        // For marks: a node needs no additional permission to publish to itself.
         await _channel.QueueBindAsync(_queue, _bus.Exchange, _queue, cancellationToken: cancellationToken).ConfigureAwait(false);
         await _channel.BasicQosAsync(0, MostUnread, global: false, cancellationToken).ConfigureAwait(false);
         AsyncEventingBasicConsumer consumer = new(_channel);
@@ -180,7 +190,7 @@ internal sealed class RabbitMqLink : IAsyncDisposable
                 }
             }
         }
-#pragma warning disable CA1031 // whatever the client throws, it is the end of this connection and of nothing else
+#pragma warning disable CA1031 // any exception of the client ends this connection only
         catch (Exception e)
 #pragma warning restore CA1031
         {
@@ -200,7 +210,7 @@ internal sealed class RabbitMqLink : IAsyncDisposable
                 break;
             case What.Unbind:
                 await channel.QueueUnbindAsync(_queue, _bus.Exchange, command.Key).ConfigureAwait(false);
-                // Behind what was on its way for the subscription that is given up.
+                // The mark follows the messages in transit for the subscription that ends.
                 await channel.BasicPublishAsync(_bus.Exchange, _queue, Encoding.ASCII.GetBytes(command.Key)).ConfigureAwait(false);
                 break;
             default:

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Servers and credentials out of an address: <c>redis://user:password@host:port,other:port</c>.</summary>
+/// <summary>Servers and credentials of an address: <c>redis://user:password@host:port,other:port</c>.</summary>
 internal sealed record RedisAddress(IReadOnlyList<EndPoint> Servers, string Text, bool WantsTls, string? User, string? Password)
 {
     private const int DefaultPort = 6379;
@@ -13,7 +13,7 @@ internal sealed record RedisAddress(IReadOnlyList<EndPoint> Servers, string Text
         ArgumentException.ThrowIfNullOrEmpty(address);
         int end = address.IndexOf("://", StringComparison.Ordinal);
         string scheme = end < 0 ? "" : address[..end];
-        // What it was given may hold a password: it is not repeated.
+        // The address may contain a password, so the message does not repeat it.
         if (scheme is not ("redis" or "rediss")) throw BrokerSettings.Wrong($"it is no address of Redis; {Form}");
         string? user = null, password = null;
         List<EndPoint> servers = [];
@@ -21,7 +21,7 @@ internal sealed record RedisAddress(IReadOnlyList<EndPoint> Servers, string Text
         foreach (string part in address[(end + 3)..].Split(','))
         {
             if (!Uri.TryCreate($"{scheme}://{part}", UriKind.Absolute, out Uri? uri) || uri.Host.Length == 0) throw BrokerSettings.Wrong($"one of its servers has no form; {Form}");
-            // A number of a database is common in such addresses. Publish and subscribe know none.
+            // Such addresses often contain a database number, which has no effect on publish and subscribe.
             if (uri.Query.Length > 0 || uri.Fragment.Length > 0 || !uri.AbsolutePath.TrimStart('/').All(char.IsAsciiDigit)) throw BrokerSettings.Wrong($"something follows host and port; {Form}");
             int colon = uri.UserInfo.IndexOf(':', StringComparison.Ordinal);
             if (uri.UserInfo.Length > 0 && colon < 0) throw BrokerSettings.Wrong("it has a user without a password; a password alone has a colon before it");

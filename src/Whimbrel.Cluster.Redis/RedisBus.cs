@@ -4,8 +4,9 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// The bus over a Redis server, 6 or later, by publish and subscribe: at most once; and by its streams for recoverable groups. It dials again by itself when the server is lost. Users with passwords, and TLS. One connection, in
-/// RESP3, on the loop of its node.
+/// Bus over a Redis server, 6 or later: publish and subscribe with at-most-once delivery, and streams for recoverable
+/// groups. Reconnects automatically. Supports users with passwords, and TLS. One RESP3 connection, on the loop of its
+/// node.
 /// </summary>
 public sealed class RedisBus : IGroupBus, IGroupHistory
 {
@@ -18,13 +19,14 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
     private readonly Dictionary<string, RedisSubscription>.AlternateLookup<ReadOnlySpan<char>> _subscriptionsBySpan;
     private readonly byte[] _prefix;
 
-    /// <summary>Makes a bus; nothing is opened before a node joins with it.</summary>
+    /// <summary>Creates a bus. It connects when a node joins with it.</summary>
     /// <param name="address">
-    /// <c>redis://host:6379</c>, with <c>:password@</c> or <c>user:password@</c> before the host where the server asks for it, and with several servers behind commas, of which one is enough.
-    /// <c>rediss://</c> speaks TLS. Port 6379 may be left out.
+    /// Address: <c>redis://host:6379</c>, optionally with <c>:password@</c> or <c>user:password@</c> before the host.
+    /// Several servers are separated by commas; one of them is used. <c>rediss://</c> enables TLS. The default port is
+    /// 6379.
     /// </param>
-    /// <param name="options">Null for the defaults.</param>
-    /// <exception cref="ArgumentException">No such address, or an option is out of its range.</exception>
+    /// <param name="options">Options, or null for the defaults.</param>
+    /// <exception cref="ArgumentException">The address is invalid, or an option is out of its range.</exception>
     public RedisBus(string address, RedisOptions? options = null)
     {
         RedisAddress parsed = RedisAddress.Parse(address);
@@ -51,8 +53,11 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
         _subscriptionsBySpan = _subscriptions.GetAlternateLookup<ReadOnlySpan<char>>();
     }
 
-    /// <summary>From now on <c>redis://</c> and <c>rediss://</c> addresses are this bus (<see cref="GroupBus.Register"/>). Once, when the program starts.</summary>
-    /// <param name="options">For all of them; null for the defaults.</param>
+    /// <summary>
+    /// Registers this bus for <c>redis://</c> and <c>rediss://</c> addresses (<see cref="GroupBus.Register"/>). Call it
+    /// once at program start.
+    /// </summary>
+    /// <param name="options">Options of all its buses, or null for the defaults.</param>
     public static void Register(RedisOptions? options = null)
     {
         GroupBus.Register("redis", address => new RedisBus(address, options));
@@ -72,7 +77,7 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
 
     internal RedisHistory History { get; }
 
-    /// <summary>Before the name of each channel.</summary>
+    /// <summary>Prefix of channel names.</summary>
     internal string Prefix { get; }
 
     internal byte[] Hello { get; }
@@ -127,7 +132,9 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
         History.Forget();
     }
 
-    /// <summary>A push: <c>message</c>, channel, payload; or what a subscription came to, with a count.</summary>
+    /// <summary>
+    /// Handles a push: <c>message</c>, channel, payload; or the result of a subscription with a count.
+    /// </summary>
     internal void Received(in RespItem push)
     {
         if (Link.Listener is not { } listener || push.Count != 3) return;
@@ -139,7 +146,7 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
         if (!_subscriptionsBySpan.TryGetValue(subject, out RedisSubscription? subscription)) return;
         if (what.Is("message"u8))
         {
-            // What came before the answer to an unsubscription is of one that was given up.
+            // Messages before the answer to an unsubscription belong to the previous subscription.
             if (subscription is { IsWanted: true, Leaving: 0 } && third.Kind == RespKind.Bulk) listener.OnEnvelope(third.Body);
         }
         else if (what.Is("unsubscribe"u8) && subscription.Leaving > 0 && --subscription.Leaving == 0 && !subscription.IsWanted)

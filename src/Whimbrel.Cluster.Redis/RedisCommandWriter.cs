@@ -4,14 +4,16 @@ using System.Text;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Commands one behind the other, without I/O: arrays of bulks, so that nothing in them can be read as anything else.</summary>
+/// <summary>
+/// Writer of a sequence of commands, without I/O. Commands are arrays of bulk strings, which excludes injection.
+/// </summary>
 internal sealed class RedisCommandWriter
 {
     private readonly ArrayBufferWriter<byte> _bytes = new();
 
     internal ReadOnlySpan<byte> Written => _bytes.WrittenSpan;
 
-    /// <summary>Begins a command of so many words, its name the first.</summary>
+    /// <summary>Begins a command with a number of words, including its name.</summary>
     internal RedisCommandWriter Begin(int words) => Head('*', words);
 
     internal RedisCommandWriter Word(ReadOnlySpan<byte> word)

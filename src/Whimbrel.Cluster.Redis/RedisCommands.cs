@@ -3,20 +3,22 @@ using System.Text;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>What a bus says to a server, without I/O: arrays of bulks, so that nothing in them can be read as anything else.</summary>
+/// <summary>
+/// Commands from a bus to a server, without I/O. Commands are arrays of bulk strings, which excludes injection.
+/// </summary>
 internal static class RedisCommands
 {
-    /// <summary>PUBLISH with two lengths and all line ends, with room to spare.</summary>
+    /// <summary>More than the length of PUBLISH with two lengths and all line ends.</summary>
     internal const int MostAroundPublish = 64;
 
     internal static readonly byte[] Ping = "*1\r\n$4\r\nPING\r\n"u8.ToArray();
 
-    /// <summary>All of PUBLISH but the payload and the line end behind it.</summary>
-    /// <param name="target">The length of the channel and <see cref="MostAroundPublish"/> at least.</param>
-    /// <param name="prefix">ASCII, before the subject.</param>
-    /// <param name="subject">ASCII.</param>
-    /// <param name="payload">How many bytes follow.</param>
-    /// <returns>How many bytes it has.</returns>
+    /// <summary>Writes PUBLISH up to the payload.</summary>
+    /// <param name="target">Buffer of at least the length of the channel plus <see cref="MostAroundPublish"/>.</param>
+    /// <param name="prefix">Prefix of the channel, ASCII.</param>
+    /// <param name="subject">Subject, ASCII.</param>
+    /// <param name="payload">Length of the payload.</param>
+    /// <returns>Number of bytes written.</returns>
     internal static int WritePublish(Span<byte> target, string prefix, string subject, int payload)
     {
         ReadOnlySpan<byte> begin = "*3\r\n$7\r\nPUBLISH\r\n"u8;
@@ -30,7 +32,7 @@ internal static class RedisCommands
         return at + WriteLength(target[at..], payload);
     }
 
-    /// <summary>Any command.</summary>
+    /// <summary>Returns a command of these words.</summary>
     internal static byte[] Write(params ReadOnlySpan<string> words)
     {
         RedisCommandWriter command = new RedisCommandWriter().Begin(words.Length);

@@ -5,22 +5,24 @@ using static System.FormattableString;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// Streams of a server for recoverable groups, by one script that counts, appends, trims and reads. Its answers come in order among those to other commands; a PING behind each script carries a mark,
-/// so that what comes before the mark is known to be the script's, also when it is an error. On the bus's loop.
+/// Redis streams for recoverable groups, by one script that counts, appends, trims and reads. Its answers arrive in
+/// order among those of other commands. Each script is followed by a PING with a mark, so that the answer before the
+/// mark is the script's, also if it is an error. On the bus's loop.
 /// </summary>
 internal sealed class RedisHistory(RedisBus bus)
 {
-    /// <summary>So many bytes of entries are in one answer, or one entry.</summary>
+    /// <summary>Maximum bytes of entries in one answer, unless a single entry is larger.</summary>
     private const int MostPageBytes = 256 * 1024;
 
-    /// <summary>How long a stream outlives its entries when nobody reads it.</summary>
+    /// <summary>Time for which an unread stream is kept longer than its entries.</summary>
     private const long IdleMs = 60 * 60 * 1000;
 
-    /// <summary>Numbers of a script are doubles, which are exact so far.</summary>
+    /// <summary>Maximum offset, because a script's numbers are doubles, which are exact up to here.</summary>
     private const ulong MostOffset = 1UL << 53;
 
-    // Two keys: what is known of the stream, and its entries, whose identifiers are their offsets. A server that was started anew may have lost some of what it had taken, and would use the same
-    // offsets again for others: its run_id is part of what is known, and another one makes another epoch. Entries that were evicted alone are trimmed ones. What cannot be goes, with its epoch.
+    // Two keys: the state of the stream, and its entries, with their offsets as identifiers. A restarted server may
+    // have lost entries and would assign their offsets again. The state therefore contains the run_id, and another
+    // run_id creates another epoch. Evicted entries count as trimmed. An inconsistent stream is deleted with its epoch.
     private static readonly byte[] s_script = Encoding.ASCII.GetBytes($$"""
         local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
         local time = redis.call('TIME')
@@ -69,18 +71,18 @@ internal sealed class RedisHistory(RedisBus bus)
         """);
 
     private readonly Queue<(string Mark, ulong After, Action<HistoryPage?> Done)> _asked = [];
-    private HistoryPage? _answer; // to the first that was asked; null until it is there, and when it is none
+    private HistoryPage? _answer; // to the first request; null until it has arrived, and if it is invalid
     private long _marks;
 
-    /// <summary>Appends what there is to append, and reads.</summary>
-    /// <returns>False when it was not taken.</returns>
+    /// <summary>Appends envelopes and reads entries.</summary>
+    /// <returns>False if the request was not sent.</returns>
     internal bool Ask(string subject, HistoryLimits limits, ulong after, int most, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<HistoryPage?> done)
     {
         if (bus.Link.Session is not { } session || session.BytesPending > BrokerLink.PublishLimitBytes) return false;
         after = Math.Min(after, MostOffset);
         string mark = Invariant($"history {++_marks}");
         RedisCommandWriter command = new();
-        // One slot for both, where the server is of a cluster.
+        // A hash tag puts both keys into one slot, for servers of a Redis cluster.
         string key = $"{bus.Prefix}{{{subject}}}";
         command.Begin(11 + envelopes.Count).Word("EVAL"u8).Word(s_script).Word("2").Word($"{key}:known").Word($"{key}:entries");
         command.Word(Invariant($"{Random.Shared.NextInt64(1, long.MaxValue)}")).Word(Invariant($"{limits.MaxCount}")).Word(Invariant($"{limits.MaxBytes}"));
@@ -92,7 +94,7 @@ internal sealed class RedisHistory(RedisBus bus)
         return true;
     }
 
-    /// <summary>An answer that may be to something else.</summary>
+    /// <summary>Handles an answer, which may belong to another command.</summary>
     internal void Heard(in RespItem item)
     {
         if (!_asked.TryPeek(out (string Mark, ulong After, Action<HistoryPage?> Done) first)) return;
@@ -109,11 +111,11 @@ internal sealed class RedisHistory(RedisBus bus)
         }
     }
 
-    /// <summary>The server was lost, and with it what became of all that was asked.</summary>
+    /// <summary>Ends all requests, because the server was lost and their outcome is unknown.</summary>
     internal void Forget()
     {
         _answer = null;
-        // Whoever is told may ask again, and is refused: the connection is no longer there.
+        // A callback may send a request again, which is rejected because the connection has ended.
         while (_asked.TryDequeue(out (string Mark, ulong After, Action<HistoryPage?> Done) one)) one.Done(null);
     }
 

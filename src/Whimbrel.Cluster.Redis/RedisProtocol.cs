@@ -1,8 +1,8 @@
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// One connection to a server: HELLO with the login, and then messages. What it says to the server is in <see cref="RedisCommands"/>, what it
-/// understands in <see cref="RespReader"/>.
+/// Protocol of one connection: HELLO with the login, then messages. <see cref="RedisCommands"/> writes and
+/// <see cref="RespReader"/> reads.
 /// </summary>
 internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
 {
@@ -26,7 +26,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
         session.Send(bus.Hello);
     }
 
-    /// <summary>TLS comes first here: there is no upgrade.</summary>
+    /// <summary>Does nothing: the connection starts with TLS, so there is no upgrade.</summary>
     public void Handshaked()
     {
     }
@@ -42,7 +42,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
         return item.Length;
     }
 
-    // The answers to what was published are counts, and of no use: a node does not know how many others listen.
+    // The answers to PUBLISH are counts of receivers and are ignored, because a node does not know the expected number.
     private void Take(in RespItem item)
     {
         if (item.Kind == RespKind.Push) bus.Received(item);
@@ -83,7 +83,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
         return false;
     }
 
-    /// <summary>The first word of an error says what it is.</summary>
+    /// <summary>Ends the connection after an error. The first word of the error is its code.</summary>
     private void Refuse(string error) => _session.Fail(error.Split(' ', 2)[0] switch
     {
         "WRONGPASS" => $"it does not take these credentials ('{error}'): see User and Password in RedisOptions and in the address",

@@ -1,10 +1,13 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What a bus knows of a channel. A channel may be subscribed again while the answer to its unsubscription is on the way.</summary>
+/// <summary>
+/// State of a channel's subscription. A channel may be subscribed again while the answer to its unsubscription is
+/// outstanding.
+/// </summary>
 internal sealed class RedisSubscription
 {
     internal bool IsWanted { get; set; }
 
-    /// <summary>Unsubscriptions that the server has not answered.</summary>
+    /// <summary>Number of unanswered unsubscriptions.</summary>
     internal int Leaving { get; set; }
 }

@@ -1,20 +1,25 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>One value that a server said, over the bytes it was read from.</summary>
+/// <summary>One RESP value, as a view of the received bytes.</summary>
 internal readonly ref struct RespItem
 {
     internal RespKind Kind { get; init; }
 
-    /// <summary>How many bytes it had, from the start, with attributes before it. For one that is too large those before the large element.</summary>
+    /// <summary>
+    /// Length in bytes, including attributes before it. If the value is too large, the length before the large element.
+    /// </summary>
     internal int Length { get; init; }
 
-    /// <summary>Incomplete: how many bytes there have to be at least. Too large: how many follow.</summary>
+    /// <summary>Incomplete: minimum number of bytes needed. Too large: number of bytes that follow.</summary>
     internal int More { get; init; }
 
-    /// <summary>How many values are directly in it; a map's keys and values are counted both.</summary>
+    /// <summary>Number of direct elements; keys and values of a map count separately.</summary>
     internal int Count { get; init; }
 
-    /// <summary>The text or bytes; of values in it all their bytes, for <see cref="RespReader.Next"/>; of what is malformed the beginning.</summary>
+    /// <summary>
+    /// Text or bytes; for aggregates the bytes of their elements, for <see cref="RespReader.Next"/>; for malformed
+    /// input its start.
+    /// </summary>
     internal ReadOnlySpan<byte> Body { get; init; }
 
     internal bool Is(ReadOnlySpan<byte> text) => Kind is RespKind.Bulk or RespKind.Text && Body.SequenceEqual(text);

@@ -1,18 +1,18 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What a server said.</summary>
+/// <summary>Kind of a RESP value, or the result of reading one.</summary>
 internal enum RespKind
 {
     /// <summary>More bytes are needed.</summary>
     Incomplete,
 
-    /// <summary>No value of RESP, or beyond a limit.</summary>
+    /// <summary>The bytes are no RESP value, or exceed a limit.</summary>
     Malformed,
 
-    /// <summary>A push whose last element is too large to be brought together.</summary>
+    /// <summary>A push with a last element above the size limit.</summary>
     TooLarge,
 
-    /// <summary>Nothing: of RESP3, or one of the two of RESP2.</summary>
+    /// <summary>Null of RESP3, or one of the two nulls of RESP2.</summary>
     Null,
 
     /// <summary>A line.</summary>
@@ -36,18 +36,18 @@ internal enum RespKind
     /// <summary>Bytes with a length.</summary>
     Bulk,
 
-    /// <summary>The same, with three letters and a colon before the text.</summary>
+    /// <summary>Bytes with a length; three letters and a colon precede the text.</summary>
     Verbatim,
 
     /// <summary>Values in order.</summary>
     Array,
 
-    /// <summary>Keys and values, one after the other.</summary>
+    /// <summary>Alternating keys and values.</summary>
     Map,
 
-    /// <summary>Values in no order.</summary>
+    /// <summary>Unordered values.</summary>
     Set,
 
-    /// <summary>Said without being asked: messages and subscriptions.</summary>
+    /// <summary>Out-of-band data: messages and subscriptions.</summary>
     Push,
 }

@@ -5,21 +5,22 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What a Redis server says, without I/O: bytes in, one value out. All types of RESP2 and RESP3 but those of unknown length (<c>$?</c>, <c>*?</c>), which no server
-/// sends; attributes are passed over. A value is walked without recursion, and again when more of it has come: its limits bound that.
+/// Parser of RESP, without I/O: bytes in, one value out. Reads all types of RESP2 and RESP3 except those of unknown
+/// length (<c>$?</c>, <c>*?</c>), which no server sends; attributes are skipped. A value is parsed without recursion,
+/// and again when more bytes have arrived, bounded by the limits below.
 /// </summary>
 internal static class RespReader
 {
-    /// <summary>Longest line, with its end.</summary>
+    /// <summary>Maximum length of a line, with its end.</summary>
     internal const int MostLineBytes = 4096;
 
-    /// <summary>Values in values in values.</summary>
+    /// <summary>Maximum nesting depth.</summary>
     internal const int MostDepth = 8;
 
-    /// <summary>Values in one value, on all its levels.</summary>
+    /// <summary>Maximum number of elements of a value, on all levels.</summary>
     internal const int MostElements = 4096;
 
-    /// <summary>What a value may have beyond its largest bulk.</summary>
+    /// <summary>Maximum bytes of a value in addition to its largest bulk.</summary>
     internal const int MostAroundBulk = 64 * 1024;
 
     private const int LeastValueBytes = 3; // _ CR LF
@@ -28,11 +29,11 @@ internal static class RespReader
     private static readonly SearchValues<byte> s_ofDoubles = SearchValues.Create("0123456789+-.eE"u8);
 
     /// <summary>Reads the first value.</summary>
-    /// <param name="input">From the beginning of a value on.</param>
-    /// <param name="mostBulk">Larger bulks are not brought together. At most 1 GB.</param>
+    /// <param name="input">Bytes from the beginning of a value.</param>
+    /// <param name="mostBulk">Maximum length of a bulk, at most 1 GB. Larger bulks are not assembled.</param>
     internal static RespItem Read(ReadOnlySpan<byte> input, int mostBulk)
     {
-        Span<int> left = stackalloc int[MostDepth + 1]; // values that are still to come, by depth
+        Span<int> left = stackalloc int[MostDepth + 1]; // number of outstanding values, by depth
         left[0] = 1;
         Head first = default;
         int depth = 0, at = 0, bodyAt = 0, elements = 1;
@@ -81,7 +82,7 @@ internal static class RespReader
         return new RespItem { Kind = first.Kind, Length = at, Count = first.Count, Body = body };
     }
 
-    /// <summary>Takes the first value out of the body of one that was read whole.</summary>
+    /// <summary>Takes the first value from the body of a complete value.</summary>
     internal static RespItem Next(ref ReadOnlySpan<byte> body)
     {
         RespItem item = Read(body, 1_000_000_000);
@@ -97,7 +98,7 @@ internal static class RespReader
     private static Head ReadHead(ReadOnlySpan<byte> input)
     {
         ReadOnlySpan<byte> within = input.Length > MostLineBytes ? input[..MostLineBytes] : input;
-        // The type is judged before its line is there: what speaks another protocol is told so at once.
+        // The type is checked before its line is complete, so that another protocol is rejected at once.
         if (within.IsEmpty) return default;
         if (!"+-:$*_,#!=(%~>|"u8.Contains(within[0])) return Wrong;
         int end = within.IndexOf((byte)'\n');
@@ -137,7 +138,7 @@ internal static class RespReader
     private static Head Several(RespKind kind, ReadOnlySpan<byte> text, int length, int each) =>
         TryCount(text, out int count) && count <= MostElements ? new Head { Kind = kind, Length = length, Count = count * each, IsAggregate = true } : Wrong;
 
-    // Nine digits at most: what follows it can be added without care.
+    // Nine digits at most, so that additions cannot overflow.
     private static bool TryCount(ReadOnlySpan<byte> text, out int count)
     {
         count = 0;
@@ -164,17 +165,17 @@ internal static class RespReader
 
         internal ReadOnlySpan<byte> Text { get; init; }
 
-        /// <summary>How many bytes follow, before a line's end.</summary>
+        /// <summary>Number of bytes that follow, before a line end.</summary>
         internal int Body { get; init; }
 
         internal bool HasBody { get; init; }
 
-        /// <summary>How many values follow.</summary>
+        /// <summary>Number of values that follow.</summary>
         internal int Count { get; init; }
 
         internal bool IsAggregate { get; init; }
 
-        /// <summary>About the value behind it, which is the one.</summary>
+        /// <summary>Whether it is an attribute of the following value.</summary>
         internal bool IsAttribute { get; init; }
     }
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>Messages of one envelope that wait until the loops of the members have room. On the node's loop.</summary>
+/// <summary>Messages of one envelope that wait for room in the members' loops. On the node's loop.</summary>
 internal sealed class Arrear(GroupState group, string node, byte[] messages, long sinceMs)
 {
     internal GroupState Group { get; } = group;
@@ -8,15 +8,15 @@ internal sealed class Arrear(GroupState group, string node, byte[] messages, lon
     /// <summary>Name of the publishing node.</summary>
     internal string Node { get; } = node;
 
-    /// <summary>Each with its length, as in the envelope.</summary>
+    /// <summary>Messages with their lengths, encoded as in the envelope.</summary>
     internal byte[] Messages { get; } = messages;
 
-    /// <summary>Time at which they came.</summary>
+    /// <summary>Time of arrival.</summary>
     internal long SinceMs { get; } = sinceMs;
 
-    /// <summary>Offset of the next one in <see cref="Messages"/>.</summary>
+    /// <summary>Offset of the next message in <see cref="Messages"/>.</summary>
     internal int At { get; set; }
 
-    /// <summary>Number of messages that are left.</summary>
+    /// <summary>Number of remaining messages.</summary>
     internal int Left { get; set; }
 }

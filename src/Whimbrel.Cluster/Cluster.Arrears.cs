@@ -2,10 +2,11 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Clusters;
 
-// What came for members here while a loop of theirs had no room: after a lost broker is reached again, the queues of all other nodes come in one burst. It waits here, in order, and is offered again.
+// Messages for local members that a loop had no room for: after a reconnect the queues of all other nodes arrive in one
+// burst. They wait here in order and are delivered again.
 public sealed partial class Cluster
 {
-    // A group whose delivery is refused for longer loses, so that the groups after it do not wait.
+    // After this time without room a message counts as missed, so that the groups after it do not wait.
     private const long ArrearsPatienceMs = 2_000;
     private const int MemoryAroundArrear = 128; // an object, an array and a place in the queue
     private static readonly TimeSpan s_arrearsRetry = TimeSpan.FromMilliseconds(5);
@@ -14,8 +15,8 @@ public sealed partial class Cluster
     private long _arrearsBytes;
     private LoopTimer? _arrearsTimer;
 
-    /// <summary>Gives a broadcast of another node to the members here.</summary>
-    /// <returns>False when a loop has no room for it now.</returns>
+    /// <summary>Delivers a broadcast of another node to the local members.</summary>
+    /// <returns>False if a loop has no room for it now.</returns>
     private bool TryReceive(GroupState state, string node, ReadOnlySpan<byte> payload)
     {
         try
@@ -39,7 +40,7 @@ public sealed partial class Cluster
         return true;
     }
 
-    /// <summary>Keeps messages of an envelope, in the form that they have there, until there is room.</summary>
+    /// <summary>Keeps messages of an envelope, in encoded form, until there is room.</summary>
     private void KeepArrears(GroupState state, string node, ReadOnlySpan<byte> messages, int count)
     {
         if (_arrearsBytes + messages.Length + MemoryAroundArrear > _options.QueueLimitBytes)

@@ -2,23 +2,27 @@ using System.Buffers.Binary;
 
 namespace Whimbrel.Clusters;
 
-// The other nodes: each announces itself, so that those that vanish are noticed, and so that after a lost broker nothing is published before the others have subscribed again.
+// The other nodes. Each announces itself, so that crashed nodes are detected, and so that after a reconnect nothing is
+// published before the others have subscribed again.
 public sealed partial class Cluster
 {
     private void Announce(bool asks)
     {
-        if (!asks && _outbox.HasWords) return; // the bus is behind: what waits there says as much
+        if (!asks && _outbox.HasWords) return; // the bus is slow: an announcement or question is already queued
         Span<byte> payload = stackalloc byte[AnnouncementBytes];
         BinaryPrimitives.WriteInt32LittleEndian(payload, (int)_options.AnnounceInterval.TotalMilliseconds);
         payload[^1] = asks ? (byte)1 : (byte)0;
         Outgoing announcement = _form.Control(EnvelopeKind.Announcement, (ReadOnlySpan<byte>)[], _nodesSubject, payload);
         announcement.Sequence = 1;
-        // If too much waits, the bus takes nothing, and the others are right to miss this node.
+        // If the queue is full, the bus takes nothing, and the others correctly report this node as missing.
         TryControl(announcement);
         _announcedAtMs = _loop.TimeMs;
     }
 
-    /// <summary>Because many nodes ask when a broker is back, one announcement answers all that asked within a tenth of a second.</summary>
+    /// <summary>
+    /// Answers all questions of a tenth of a second with one announcement, because many nodes ask when a broker is
+    /// back.
+    /// </summary>
     private void AnswerAnnouncement()
     {
         if (_answerTimer is { IsActive: true }) return;
@@ -52,11 +56,11 @@ public sealed partial class Cluster
         if (envelope.Payload[^1] != 0) AnswerAnnouncement();
     }
 
-    /// <summary>Once an interval.</summary>
+    /// <summary>Runs once per announce interval: announces this node and looks for missing nodes.</summary>
     private void Watch()
     {
         long nowMs = _loop.TimeMs, intervalMs = (long)_options.AnnounceInterval.TotalMilliseconds;
-        // A process that stood still has not read what came meanwhile: that time counts against nobody.
+        // Because a suspended process has not read the announcements of that time, the time is not counted.
         _watchMs += Math.Min(nowMs - _beatAtMs, intervalMs);
         _beatAtMs = nowMs;
         if (!_isConnected) return;
@@ -71,7 +75,7 @@ public sealed partial class Cluster
         else JudgeNodes();
     }
 
-    /// <summary>All known nodes are heard, or the grace has passed: broadcasts go out.</summary>
+    /// <summary>Releases held broadcasts: all known nodes are present, or the grace period has passed.</summary>
     private void Release()
     {
         if (!_isHeld) return;

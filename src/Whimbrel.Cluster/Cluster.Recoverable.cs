@@ -2,18 +2,25 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Clusters;
 
-// The node's part in its recoverable groups: it makes their envelopes, tells others that there is news, and counts.
+// Support for recoverable groups: creates their envelopes, announces new entries to the other nodes, and counts.
 public sealed partial class Cluster
 {
     private readonly Lock _recoverableGate = new();
     private readonly ConcurrentDictionary<string, RecoverableGroup> _recoverable = new(StringComparer.Ordinal);
 
-    /// <summary>The group of that name whose last messages are kept, so that clients can resume. This node follows it from the first call on until it leaves the cluster.</summary>
-    /// <param name="name">At most 256 bytes of UTF-8; any characters. Other groups than those of <see cref="Group"/>.</param>
-    /// <param name="options">Those of the first call hold.</param>
-    /// <exception cref="ArgumentException">Too long, or an option is out of its range.</exception>
+    /// <summary>
+    /// Returns the recoverable group of a name: its last messages are kept, so that clients can resume. The node reads
+    /// it from the first call until it leaves the cluster.
+    /// </summary>
+    /// <param name="name">
+    /// Any characters, at most 256 bytes of UTF-8. The names are independent of those of <see cref="Group"/>.
+    /// </param>
+    /// <param name="options">Options. Those of the first call for a name are used.</param>
+    /// <exception cref="ArgumentException">The name is too long, or an option is out of its range.</exception>
     /// <exception cref="NotSupportedException">The bus keeps no history.</exception>
-    /// <exception cref="InvalidOperationException">The node has opened <see cref="ClusterOptions.MaxRecoverableGroups"/>.</exception>
+    /// <exception cref="InvalidOperationException">
+    /// The node has already opened <see cref="ClusterOptions.MaxRecoverableGroups"/> groups.
+    /// </exception>
     public RecoverableGroup RecoverableGroup(string name, RecoverableOptions options)
     {
         CheckName(name);
@@ -41,14 +48,17 @@ public sealed partial class Cluster
 
     internal int EnvelopeLength(int group, int payload) => _form.Length(group, payload);
 
-    /// <summary>An envelope for a stream.</summary>
+    /// <summary>Creates a signed envelope for a stream.</summary>
     internal byte[] Seal(ReadOnlySpan<byte> group, ulong sequence, ReadOnlySpan<byte> payload) => _form.Entry(group, sequence, payload, _key);
 
     // ------------------------------------------------------------------ on the node's loop
 
     internal void CountMissed(long count) => Interlocked.Add(ref _missed, count);
 
-    /// <summary>The bus has answered what was to be kept. Others are told that there is news; when that is lost they find it with their next tick.</summary>
+    /// <summary>
+    /// Handles the bus's answer to an append: announces new entries to the other nodes. If the announcement is lost,
+    /// they read them with their next tick.
+    /// </summary>
     internal void Appended(RecoverableGroup group, int count, bool isIn)
     {
         if (!isIn)
@@ -70,7 +80,7 @@ public sealed partial class Cluster
         TellGap(NodeId, group, count);
     }
 
-    /// <summary>What stands in a stream may be of anybody who can write there.</summary>
+    /// <summary>Validates an entry, because any process with write access may have appended it.</summary>
     internal bool TryReadEntry(ReadOnlySpan<byte> bytes, ReadOnlySpan<byte> group, out ReadOnlySpan<byte> payload)
     {
         payload = default;

@@ -10,26 +10,34 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// One node of a cluster: its groups have members here and on other nodes, and a bus brings broadcasts from one to the other.
+/// A node of a cluster. Its groups have members on this and other nodes; a message bus carries broadcasts between the
+/// nodes.
 /// </summary>
 /// <remarks>
 /// The contract, by number; each number has a test:
 /// <list type="number">
-/// <item>Members here get a broadcast before anything goes to the bus, in call order, and whatever the bus does.</item>
-/// <item>Members elsewhere get it at most once, in order for each publishing node and group. Between groups and nodes there is no order.</item>
-/// <item>Every loss is told: on the nodes whose members did not get it by <see cref="ClusterOptions.OnGap"/>, and here when it did not get as far as the bus.
-/// The number is never too small. What a group missed before its subscription, and the question that goes with it, reached the publisher was never
-/// its own; and where a last broadcast and all marks behind it are lost, the loss is known with the next broadcast.</item>
-/// <item>A lost broker ends no connection. The state says so, what is published waits within a limit, and goes out when the broker is back.</item>
-/// <item>What the broker sends back of this node's own is dropped.</item>
+/// <item>Local members receive a broadcast in call order, before it is published, and independently of the bus.</item>
+/// <item>Remote members receive it at most once, in order per publishing node and group. Between groups and nodes there
+/// is no order.</item>
+/// <item>Every loss is reported by <see cref="ClusterOptions.OnGap"/>: on each node with members that missed it, and on
+/// this node if it did not reach the bus. The number is never too small. Broadcasts before a group's subscription, and
+/// its question, reached the publisher are not counted. If a last broadcast and all marks after it are lost, the loss
+/// is detected with the next broadcast.</item>
+/// <item>A lost broker ends no connection. The state reports it; broadcasts wait within a limit and are published when
+/// the broker is back.</item>
+/// <item>Envelopes of this node that the broker sends back are dropped.</item>
 /// <item>A group is subscribed with its first member here, and unsubscribed a while after its last.</item>
 /// <item>Broadcasts of one turn go to the bus in one call.</item>
-/// <item>Whatever comes from the broker, the process lives: what is too large, cut, foreign, unsigned or of another version is left out and counted.</item>
-/// <item>Presence, where it is wanted: three intervals after the last loss and the last change the counts are right, and a node without a word for a lease has no members.</item>
-/// <item>A broker that is restarted loses nothing that fits the queue, where the nodes are back within the grace: see <see cref="ClusterOptions.RejoinGrace"/> and <see cref="ClusterOptions.RepeatLimitBytes"/>.</item>
-/// <item>A known node that vanishes without a goodbye makes the state <see cref="ClusterState.Degraded"/> and is named.</item>
+/// <item>Invalid data from the broker never ends the process: envelopes that are too large, truncated, foreign,
+/// unsigned or of another version are dropped and counted.</item>
+/// <item>Presence, if enabled: three intervals after the last loss and the last change the counts are right. A node
+/// that is silent for a lease has no members.</item>
+/// <item>A restart of the broker loses nothing that fits the queue, if the nodes are back within the grace period: see
+/// <see cref="ClusterOptions.RejoinGrace"/> and <see cref="ClusterOptions.RepeatLimitBytes"/>.</item>
+/// <item>A known node that disappears without a goodbye sets the state <see cref="ClusterState.Degraded"/>; the reason
+/// names it.</item>
 /// </list>
-/// Everything about the bus happens on one loop, the first of the server's engine; an <see cref="Outbox"/> is the way there for other threads.
+/// The bus works on one loop, the first of the server's engine. Other threads enqueue to its <see cref="Outbox"/>.
 /// </remarks>
 public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 {
@@ -37,7 +45,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private const int MostPresenceBytes = 16 * 1024; // of an envelope
     private const int AnnouncementBytes = 5; // its interval, and whether the others are asked to announce themselves
     private const long LeastBetweenAnnouncementsMs = 100;
-    private const int MostTwins = 256; // that are told of
+    private const int MostTwins = 256; // that are reported
     private const int MostNames = 1024;
     private const long ForgetAfterMs = 600_000;
     private const int MostKeptWhileAway = 65_536; // groups that were published to
@@ -54,9 +62,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private readonly EnvelopeForm _form;
     private readonly ulong _instance = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(8));
     private readonly List<Outgoing> _batch = [];
-    private readonly Queue<GroupState> _unasked = []; // subscribed, and the question what was before waits for room
+    private readonly Queue<GroupState> _unasked = []; // subscribed; their question about earlier broadcasts waits
     private readonly HashSet<ulong> _twins = [];
-    private readonly Dictionary<ulong, string> _names = []; // of the other nodes, by their instance: one text for all groups
+    private readonly Dictionary<ulong, string> _names = []; // of other nodes, by instance: one string for all groups
     private BusMessage[] _messages = new BusMessage[8];
     private GroupState? _lastFound;
     private readonly string _nodesSubject;
@@ -71,7 +79,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private bool _wasLost;
     private long _announcedAtMs = long.MinValue / 2;
     private long _beatAtMs;
-    private long _watchMs; // the clock of the table of nodes: stands while the loop does
+    private long _watchMs; // the clock of the node table; stops while the loop is suspended
     private string _stateReason = "The broker has not been reached yet.";
     private uint _epochs;
     private bool _isConnected;
@@ -108,22 +116,25 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (options.PresenceInterval > TimeSpan.Zero) _presence = new Presence(Math.Min(MostPresenceBytes, options.MaxPayloadBytes));
     }
 
-    /// <summary>This node's name.</summary>
+    /// <summary>Name of this node.</summary>
     public string NodeId { get; }
 
-    /// <summary>How it stands with the others. Any thread; a moment old.</summary>
+    /// <summary>State of the connection to the broker and the other nodes. Any thread; a snapshot.</summary>
     public ClusterState State => (ClusterState)Volatile.Read(ref _state);
 
-    /// <summary>What made the state what it is, for people: what happened, why, and what now; names the nodes that are missing. Any thread; a moment old.</summary>
+    /// <summary>
+    /// Reason for <see cref="State"/> as text for operators: what happened, why, what to do, and the names of missing
+    /// nodes. Any thread; a snapshot.
+    /// </summary>
     public string StateReason => Volatile.Read(ref _stateReason);
 
     internal string Application => _options.Application;
 
-    /// <summary>Makes a node of a server.</summary>
-    /// <param name="server">It gives the engine, which has to run: the server is started, or its engine is.</param>
-    /// <param name="bus">The broker, from now on this node's. Disposed with it.</param>
-    /// <param name="options">At least the application.</param>
-    /// <param name="cancellationToken">Gives up the first attempt to reach the broker.</param>
+    /// <summary>Joins a server to a cluster as a node.</summary>
+    /// <param name="server">Server that provides the engine. The server or its engine must have been started.</param>
+    /// <param name="bus">Connection to the broker, owned by the node and disposed with it.</param>
+    /// <param name="options">Options; the application is required.</param>
+    /// <param name="cancellationToken">Cancels the first attempt to reach the broker.</param>
     /// <exception cref="ArgumentException">An option is out of its range.</exception>
     /// <exception cref="NetworkException">The broker could not be reached.</exception>
     public static async ValueTask<Cluster> JoinAsync(Server server, IGroupBus bus, ClusterOptions options, CancellationToken cancellationToken = default)
@@ -148,39 +159,48 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         return cluster;
     }
 
-    /// <summary>Makes a node of a server, over the broker at an address.</summary>
-    /// <param name="server">It gives the engine, which has to run: the server is started, or its engine is.</param>
-    /// <param name="address">For example <c>nats://127.0.0.1:4222</c>. Its scheme says which bus it is: <see cref="GroupBus.Register"/>.</param>
-    /// <param name="options">At least the application.</param>
-    /// <param name="cancellationToken">Gives up the first attempt to reach the broker.</param>
+    /// <summary>Joins a server to a cluster as a node, with the broker at an address.</summary>
+    /// <param name="server">Server that provides the engine. The server or its engine must have been started.</param>
+    /// <param name="address">
+    /// Address of the broker, for example <c>nats://127.0.0.1:4222</c>. The scheme selects the bus:
+    /// <see cref="GroupBus.Register"/>.
+    /// </param>
+    /// <param name="options">Options; the application is required.</param>
+    /// <param name="cancellationToken">Cancels the first attempt to reach the broker.</param>
     /// <exception cref="ArgumentException">The address is wrong, no bus is registered for its scheme, or an option is out of its range.</exception>
     /// <exception cref="NetworkException">The broker could not be reached.</exception>
     public static ValueTask<Cluster> JoinAsync(Server server, string address, ClusterOptions options, CancellationToken cancellationToken = default) =>
         JoinAsync(server, GroupBus.Make(address), options, cancellationToken);
 
-    /// <summary>Makes a node without others: the same groups in one process, and nothing to install.</summary>
-    /// <param name="server">It gives the engine, which has to run: the server is started, or its engine is.</param>
-    /// <param name="options">At least the application.</param>
+    /// <summary>Creates a node without a broker: the same groups, limited to one process.</summary>
+    /// <param name="server">Server that provides the engine. The server or its engine must have been started.</param>
+    /// <param name="options">Options; the application is required.</param>
     public static ValueTask<Cluster> JoinAsync(Server server, ClusterOptions options) => JoinAsync(server, new MemoryBus().Connect(), options);
 
-    /// <summary>The group of that name. Costs nothing that lasts until somebody joins or broadcasts.</summary>
-    /// <param name="name">At most 256 bytes of UTF-8; any characters.</param>
-    /// <exception cref="ArgumentException">Too long.</exception>
+    /// <summary>
+    /// Returns the group of a name. The node keeps no state for it before the first join or broadcast.
+    /// </summary>
+    /// <param name="name">Any characters, at most 256 bytes of UTF-8.</param>
+    /// <exception cref="ArgumentException">The name is too long.</exception>
     public ClusterGroup Group(string name)
     {
         CheckName(name);
         return new ClusterGroup(this, name);
     }
 
-    /// <summary>Reads the counts. Any thread.</summary>
+    /// <summary>Reads the counters. Any thread.</summary>
     public ClusterCounters ReadCounters() => new(
         Volatile.Read(ref _published), Volatile.Read(ref _received), Volatile.Read(ref _missed), Volatile.Read(ref _dropped), Volatile.Read(ref _duplicates),
         Volatile.Read(ref _echoes), Volatile.Read(ref _refused), Volatile.Read(ref _unknownVersions), _outbox.Bytes);
 
-    /// <summary>Leaves the cluster: what waits is offered to the bus once more, and the bus is disposed. Sessions stay connected, and get no more broadcasts: <see cref="ClusterGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> returns <see cref="SendResult.Closed"/>. A second call does nothing.</summary>
+    /// <summary>
+    /// Leaves the cluster: offers queued broadcasts to the bus once more, and disposes the bus. Sessions stay connected
+    /// but receive no more broadcasts: <see cref="ClusterGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> returns
+    /// <see cref="SendResult.Closed"/>. A second call does nothing.
+    /// </summary>
     public async ValueTask DisposeAsync()
     {
-        // Its owner and a container perhaps, which disposes whatever it gave.
+        // Both the owner and a dependency-injection container may dispose the node.
         if (Interlocked.Exchange(ref _hasLeft, 1) != 0) return;
         ClusterMetrics.Left(this);
         try
@@ -189,7 +209,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
         catch (InvalidOperationException)
         {
-            // The engine has ended, and with it all that runs on the loop.
+            // The engine has ended, and with it the loop.
         }
 
         _outbox.Close();
@@ -206,7 +226,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         {
             GroupState state = _groups.GetOrAdd(name, static (n, cluster) => new GroupState(cluster, n, Interlocked.Increment(ref cluster._epochs), Volatile.Read(ref cluster._runningMs)), this);
             if (state.TryUse(Volatile.Read(ref _runningMs))) return state;
-            // The loop forgets it this moment. Whoever joined it would hear nothing.
+            // The loop is forgetting this group: a session that joined it would receive nothing.
             _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
         }
     }
@@ -257,7 +277,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         return $"{(Ascii.IsValid(machine) ? machine : "node")}-{RandomNumberGenerator.GetHexString(8, lowercase: true)}";
     }
 
-    // Not in the caller, where the closure would be made for each broadcast.
+    // A method of its own, because in the caller the closure would be allocated for each broadcast.
     private void PostDropped(List<(GroupState Group, int Count)> dropped) => _loop.Post(d => TellDropped((List<(GroupState Group, int Count)>)d!), dropped);
 
     private void Schedule() => _loop.Post(static c => ((Cluster)c!).Flush(), this);
@@ -289,7 +309,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             Span<Outgoing> sent = CollectionsMarshal.AsSpan(_batch)[..taken];
             foreach (Outgoing item in sent)
             {
-                if (item.IsRepeated) continue; // counted when it was published first
+                if (item.IsRepeated) continue; // already counted when it was first published
                 if (item.Count > 0) Interlocked.Add(ref _published, item.Count);
                 foreach (long since in item.Since) ClusterMetrics.Published(this, _loop, since);
             }
@@ -316,11 +336,14 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
 
         int taken = _bus.Publish(messages);
-        messages.Clear(); // their buffers are the pool's again
+        messages.Clear(); // the buffers belong to the pool again
         return taken;
     }
 
-    /// <summary>The broker would end the connection for it, and others would lose what is behind it.</summary>
+    /// <summary>
+    /// Drops envelopes above the broker's limit, because the broker would close the connection and later envelopes
+    /// would be lost.
+    /// </summary>
     private void LeaveOutTooLarge()
     {
         List<(GroupState Group, int Count)>? dropped = null;
@@ -351,7 +374,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (_isConnected) Subscribe(state);
     }
 
-    /// <summary>With the question what was published before: its answers come behind the subscription.</summary>
+    /// <summary>
+    /// Subscribes to a group and asks what was published before. The answers arrive after the subscription.
+    /// </summary>
     private void Subscribe(GroupState state)
     {
         _bus.Subscribe(state.Subject);
@@ -359,7 +384,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         AskAndMark();
     }
 
-    /// <summary>As many questions and marks as may wait. The others stay where they are, and take no room.</summary>
+    /// <summary>
+    /// Queues as many questions and marks as the limit allows. The others stay in their lists, which take no room.
+    /// </summary>
     private void AskAndMark()
     {
         while (_unasked.TryPeek(out GroupState? state))
@@ -376,7 +403,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         while (_outbox.TryTakeUnmarked(out GroupState? group, out ulong sequence))
         {
             AddMark(group, sequence, default);
-            group.TryUse(_runningMs); // so that it is known for as long as the marks may still be on their way
+            group.TryUse(_runningMs); // so that the group is kept while marks may be in transit
         }
     }
 
@@ -399,7 +426,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private void Tick()
     {
         long nowMs = _loop.TimeMs, intervalMs = (long)_options.MarkInterval.TotalMilliseconds;
-        // While the process stands still nobody could use anything, and who is about to must not find it forgotten.
+        // Because no group can be used while the process is suspended, that time does not count as unused.
         Volatile.Write(ref _runningMs, _runningMs + Math.Min(nowMs - _tickedAtMs, 2 * intervalMs));
         _tickedAtMs = nowMs;
         if (_isConnected) _outbox.TrimSent(nowMs);
@@ -428,11 +455,16 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         Look();
     }
 
-    /// <summary>Not before the others know how far it was published to: its next life begins with another epoch, and then nobody looks for what was lost before.</summary>
+    /// <summary>
+    /// Returns whether the group may be forgotten: only after the other nodes know its last sequence. A new state has a
+    /// new epoch, with which losses of the old one are no longer detected.
+    /// </summary>
     private bool MayForget(GroupState state) =>
         !state.IsSubscribed && state.Count == 0 && state.ToldCount == 0 && (_outbox.IsSettled(state, _isConnected) || _groups.Count > MostKeptWhileAway);
 
-    /// <summary>Where the bus is behind, nothing is added to what waits: what has changed is said with the next beat.</summary>
+    /// <summary>
+    /// Publishes changed member counts. If the queue is more than half full, they wait for the next interval.
+    /// </summary>
     private void TellPresence()
     {
         TimeSpan lease = _options.PresenceLease ?? (3 * _options.PresenceInterval);
@@ -448,12 +480,14 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (_outbox.AddControl(report)) Schedule();
     }
 
-    /// <summary>Each node, when the instance is 0, or one of them has to say all.</summary>
+    /// <summary>
+    /// Requests a full presence report from one node, or from all nodes if <paramref name="instance"/> is 0.
+    /// </summary>
     private void AskPresence(ulong instance)
     {
         Span<byte> payload = stackalloc byte[sizeof(ulong)];
         BinaryPrimitives.WriteUInt64LittleEndian(payload, instance);
-        // One that is not taken is asked again: what was heard does not fit then, either.
+        // If the question is not queued it is repeated, because the next report does not match either.
         TryControl(_form.Control(EnvelopeKind.PresenceQuery, (ReadOnlySpan<byte>)[], _nodesSubject, payload));
     }
 
@@ -472,7 +506,10 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
     }
 
-    /// <summary>With the instance that asked, or nothing. An answer for which there is no room is none: who asked counts too many.</summary>
+    /// <summary>
+    /// Queues a mark, with the instance that asked or empty. Without room an answer is dropped; the node that asked
+    /// then counts too many losses.
+    /// </summary>
     private void AddMark(GroupState group, ulong sequence, ReadOnlySpan<byte> asker)
     {
         Outgoing mark = _form.Control(EnvelopeKind.Mark, group, group.Subject, asker);
@@ -500,7 +537,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         Guard(() => _options.OnStateChanged?.Invoke(state, Escaped.Of(message)));
     }
 
-    /// <summary>What user code throws is the engine's to tell, in an action of its own.</summary>
+    /// <summary>Calls user code. Its exceptions are reported by the engine, in a loop action of their own.</summary>
     internal void Guard(Action action)
     {
         try
@@ -513,7 +550,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
     }
 
-    /// <summary>Code of the program's threw: the loop gives a notice.</summary>
+    /// <summary>Reports an exception of user code: the loop logs a notice.</summary>
     internal void Report(Exception exception) => _loop.Post(static e => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw((Exception)e!), exception);
 
     private void Leave()
@@ -574,7 +611,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         _isConnected = false;
         (_isHeld, _wasLost) = (false, true);
         _grace?.Cancel();
-        _unasked.Clear(); // all are subscribed and asked about anew
+        _unasked.Clear(); // all are subscribed and queried again after the reconnect
         _lostAtMs = _loop.TimeMs;
         SetState(ClusterState.Degraded, $"{_bus.Description} lost: {reason} Broadcasts to other nodes wait, local delivery continues.");
     }
@@ -621,9 +658,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         if (envelope.Instance == _instance)
         {
-            if (envelope.Kind == EnvelopeKind.Announcement) return; // not counted: it comes with the clock, and not for something that was said
+            if (envelope.Kind == EnvelopeKind.Announcement) return; // not counted, because it is sent periodically
             Interlocked.Increment(ref _echoes);
-            // It went behind the subscription.
+            // The query was sent after the subscription.
             if (envelope.Kind == EnvelopeKind.Query && FindGroup(envelope.Group) is { IsSubscribed: true } asked) asked.IsConfirmed = true;
             return;
         }
@@ -651,12 +688,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
         if (envelope.Kind is EnvelopeKind.News or EnvelopeKind.Entry)
         {
-            // An entry is heard out of its stream alone.
+            // Entries are read from their stream only.
             if (envelope.Kind == EnvelopeKind.News && _recoverable.TryGetValue(Encoding.UTF8.GetString(envelope.Group), out RecoverableGroup? recoverable)) recoverable.Look();
         }
         else if (FindGroup(envelope.Group) is not { } state)
         {
-            // Nothing of this node.
+            // This node has no such group.
         }
         else if (envelope.Kind == EnvelopeKind.Query)
         {
@@ -677,7 +714,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     private GroupState? FindGroup(ReadOnlySpan<byte> utf8)
     {
-        // What comes next is often of the same group, and its bytes are quickly compared.
+        // Because consecutive envelopes are often of one group, its name is compared first.
         if (_lastFound is { } last && last.NameBytes.AsSpan().SequenceEqual(utf8) && !last.IsForgotten) return last;
         Span<char> name = stackalloc char[Envelope.MostGroupBytes];
         return _lastFound = _groupsBySpan.TryGetValue(name[..Encoding.UTF8.GetChars(utf8, name)], out GroupState? state) ? state : null;

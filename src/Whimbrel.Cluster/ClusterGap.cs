@@ -1,7 +1,12 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>Broadcasts of a node to a group that members here did not get.</summary>
-/// <param name="Node">Who published. This node's own id: they did not get as far as the broker.</param>
-/// <param name="Group">The group.</param>
-/// <param name="Missed">How many. Never too few; more than there were when the publisher could not be asked as the group was subscribed.</param>
+/// <summary>Lost broadcasts of one node to one group.</summary>
+/// <param name="Node">
+/// Id of the publishing node. This node's own id: the broadcasts did not reach the broker, and remote members missed
+/// them.
+/// </param>
+/// <param name="Group">Name of the group.</param>
+/// <param name="Missed">
+/// Number of broadcasts. Never too small; too large if the publisher did not answer when the group was subscribed.
+/// </param>
 public readonly record struct ClusterGap(string Node, string Group, long Missed);

@@ -3,7 +3,7 @@ using System.Text;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// A group whose members may be on any node of a <see cref="Cluster"/>. It acts for its name, and may be kept. Any thread.
+/// A group with members on any node of a <see cref="Cluster"/>. A handle for the name, which may be kept. Thread-safe.
 /// </summary>
 public sealed class ClusterGroup
 {
@@ -15,48 +15,56 @@ public sealed class ClusterGroup
         Name = name;
     }
 
-    /// <summary>Compared exactly, on all nodes.</summary>
+    /// <summary>Name of the group, compared ordinally on all nodes.</summary>
     public string Name { get; }
 
-    /// <summary>Members on this node. A moment old.</summary>
+    /// <summary>Number of members on this node; a snapshot.</summary>
     public int LocalCount => _cluster.Find(Name)?.Count ?? 0;
 
     /// <summary>
-    /// Members on all nodes: those here, and those elsewhere as they were last told. Others come late by some intervals, and those of a node that died go with its lease. Without
-    /// <see cref="ClusterOptions.PresenceInterval"/> those here.
+    /// Number of members on all nodes; remote ones as last reported, delayed by some intervals. Members of a crashed
+    /// node are counted until its lease expires. Without <see cref="ClusterOptions.PresenceInterval"/> the number on
+    /// this node.
     /// </summary>
     public int Count => (int)Math.Min(ReadPresence().Sum(static n => (long)n.Count), int.MaxValue);
 
-    /// <summary>The same by node: this one first, then the others that have members, in no order.</summary>
+    /// <summary>
+    /// Reads the numbers of members per node: first this node, then the others with members in no particular order.
+    /// </summary>
     public IReadOnlyList<NodePresence> ReadPresence() => _cluster.ReadPresence(Name, LocalCount);
 
-    /// <summary>Adds a session of this node, as <see cref="SessionGroup.Join(Session)"/> does. Broadcasts of other nodes come once the broker has the subscription.</summary>
-    /// <param name="session">A connected session.</param>
+    /// <summary>
+    /// Adds a session of this node, as <see cref="SessionGroup.Join(Session)"/> does. Broadcasts of other nodes arrive
+    /// once the broker has the subscription.
+    /// </summary>
+    /// <param name="session">Connected session.</param>
     /// <exception cref="ObjectDisposedException">The node has left the cluster (<see cref="Cluster.DisposeAsync"/>).</exception>
     public void Join(Session session) => _cluster.Join(Name, session);
 
-    /// <summary>Removes a session. It leaves by itself when it ends.</summary>
+    /// <summary>Removes a session. A session that ends is removed automatically.</summary>
     /// <param name="session">The session.</param>
     public void Leave(Session session) => _cluster.Find(Name)?.Leave(session);
 
     /// <summary>
-    /// Sends the bytes to all members: to those on this node at once, whatever the broker does, then to the other nodes. Never waits. What one
-    /// caller sends is in order for every member.
+    /// Sends the bytes to all members: first to local ones, independently of the broker, then to the other nodes. Never
+    /// waits. Broadcasts of one caller arrive in call order.
     /// </summary>
-    /// <param name="data">At most <see cref="ClusterOptions.MaxPayloadBytes"/>. Free to be reused at once.</param>
-    /// <param name="except">A session of this node that does not get it, or null.</param>
+    /// <param name="data">Message, at most <see cref="ClusterOptions.MaxPayloadBytes"/>. It is copied.</param>
+    /// <param name="except">Session of this node to leave out, or null.</param>
     /// <returns>
-    /// As <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>: with <see cref="SendResult.Full"/> nobody gets it on any node. What is lost
-    /// later on the way to other nodes is told there and counted. With <see cref="SendResult.Closed"/> this node has left the cluster, and no member gets it.
+    /// Result as of <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>. With
+    /// <see cref="SendResult.Full"/> no member on any node receives the message; likewise with
+    /// <see cref="SendResult.Closed"/>, after this node has left. Later losses are reported and counted on the other
+    /// nodes.
     /// </returns>
-    /// <exception cref="ArgumentException">Too large.</exception>
+    /// <exception cref="ArgumentException">The message is too large.</exception>
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => _cluster.Broadcast(Name, data, except);
 
-    /// <summary>Sends the text as UTF-8; in all else the same.</summary>
-    /// <param name="text">What to send.</param>
-    /// <param name="except">A session of this node that does not get it, or null.</param>
+    /// <summary>Sends a text as UTF-8, as <see cref="Broadcast(ReadOnlySpan{byte}, Session)"/> does.</summary>
+    /// <param name="text">Text to send.</param>
+    /// <param name="except">Session of this node to leave out, or null.</param>
     public SendResult Broadcast(string text, Session? except = null) => Broadcast(Encoding.UTF8.GetBytes(text), except);
 
-    /// <summary>The name.</summary>
+    /// <summary>Returns the name.</summary>
     public override string ToString() => Name;
 }

@@ -4,7 +4,9 @@ using System.Diagnostics.Metrics;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>What the meter "Whimbrel" says of nodes: what they count anyhow, read when a listener asks, on its thread.</summary>
+/// <summary>
+/// Instruments of the meter "Whimbrel" for nodes: their existing counters, read on the listener's thread.
+/// </summary>
 internal static class ClusterMetrics
 {
     private static readonly ConcurrentDictionary<Cluster, KeyValuePair<string, object?>[]> s_nodes = new();
@@ -19,12 +21,15 @@ internal static class ClusterMetrics
 
     internal static void Left(Cluster node) => s_nodes.TryRemove(node, out _);
 
-    /// <summary>A time for a broadcast that begins while a listener wants to know how long it takes to the broker, zero otherwise. Of the stopwatch; in simulations of their clock.</summary>
+    /// <summary>
+    /// Returns the start time of a broadcast if a listener measures publish durations, otherwise zero. Stopwatch ticks;
+    /// in simulations their clock.
+    /// </summary>
     internal static long Now(Loop loop) => Volatile.Read(ref s_publishing) is { Enabled: true } ? Time(loop) : 0;
 
     private static long Time(Loop loop) => loop.Engine.KindName == "memory" ? loop.TimeMs * (Stopwatch.Frequency / 1000) + 1 : Stopwatch.GetTimestamp();
 
-    /// <summary>The bus has taken a broadcast. A listener may throw: that harms none.</summary>
+    /// <summary>Records the publish duration of a broadcast. Exceptions of a listener are reported only.</summary>
     internal static void Published(Cluster node, Loop loop, long since)
     {
         try
@@ -37,7 +42,9 @@ internal static class ClusterMetrics
         }
     }
 
-    /// <summary>On the thread pool: a listener that is told of an instrument may throw, and then what came behind is missing.</summary>
+    /// <summary>
+    /// Creates the instruments on the thread pool. If a listener throws at one, the later instruments are missing.
+    /// </summary>
     private static void Make(Cluster node) => ThreadPool.UnsafeQueueUserWorkItem(static node => node.Guard(MakeAll), node, preferLocal: false);
 
     private static void MakeAll()

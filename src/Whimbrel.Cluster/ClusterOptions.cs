@@ -1,95 +1,141 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>How a node takes part in a cluster.</summary>
+/// <summary>Options of a cluster node.</summary>
 public sealed class ClusterOptions
 {
     internal const int LeastKeyBytes = 16;
     internal const int MostPayloadBytes = 16 << 20;
-    internal const int LeastPresenceBytes = 1024; // the longest name with its count, and to spare
+    internal const int LeastPresenceBytes = 1024; // more than the longest name with its count
 
     private static readonly TimeSpan s_shortest = TimeSpan.FromMilliseconds(10);
     private static readonly TimeSpan s_mostInterval = TimeSpan.FromHours(1);
     private static readonly TimeSpan s_longest = TimeSpan.FromDays(7);
 
-    /// <summary>Which cluster it is: nodes with the same name on the same broker hear each other, and no others. 1 to 64 ASCII letters, digits, - and _. Required.</summary>
+    /// <summary>
+    /// Name of the cluster: only nodes with the same name on the same broker communicate. 1 to 64 ASCII letters,
+    /// digits, - and _. Required.
+    /// </summary>
     public required string Application { get; init; }
 
-    /// <summary>The node's name in notices and gaps, different on each node: 1 to 64 bytes of UTF-8. Null (the default) makes one of the machine's name and chance.</summary>
+    /// <summary>
+    /// Name of the node in notices and gaps, unique per node: 1 to 64 bytes of UTF-8. Null (the default): the machine
+    /// name with a random suffix.
+    /// </summary>
     public string? NodeId { get; init; }
 
-    /// <summary>Signs each envelope with HMAC-SHA256 and refuses those that are not signed with it: for a broker that others can publish on. At least 16 bytes, the same on each node; an envelope that is not signed with it gives a notice of kind <see cref="NoticeKind.Cluster"/>, at most once a minute. Empty (the default) does not.</summary>
+    /// <summary>
+    /// Key for HMAC-SHA256 signatures, for brokers that other programs can publish on. At least 16 bytes, the same on
+    /// each node. Envelopes without a valid signature are rejected, with a notice of kind
+    /// <see cref="NoticeKind.Cluster"/> at most once a minute. Empty (the default): no signatures.
+    /// </summary>
     public ReadOnlyMemory<byte> Key { get; init; }
 
-    /// <summary>Largest broadcast: default 1 MiB, at most 16 MiB. Larger envelopes of others are refused before anything in them is read.</summary>
+    /// <summary>
+    /// Largest broadcast in bytes: default 1 MiB, at most 16 MiB. Larger envelopes of other nodes are rejected unread.
+    /// </summary>
     public int MaxPayloadBytes { get; init; } = 1 << 20;
 
-    /// <summary>Most bytes that wait for the broker: default 4 MiB. At least one largest broadcast.</summary>
+    /// <summary>
+    /// Maximum number of bytes queued for the broker: default 4 MiB, at least 1 KiB above
+    /// <see cref="MaxPayloadBytes"/>.
+    /// </summary>
     public int QueueLimitBytes { get; init; } = 4 << 20;
 
-    /// <summary>What is lost above that. Default: what has waited longest.</summary>
+    /// <summary>Broadcasts that are dropped above <see cref="QueueLimitBytes"/>. Default: the oldest.</summary>
     public QueuePolicy QueuePolicy { get; init; }
 
-    /// <summary>How long the broker is away until the state is <see cref="ClusterState.Isolated"/>. Above zero, up to 7 days; default 10 s.</summary>
+    /// <summary>
+    /// Time without the broker after which the state is <see cref="ClusterState.Isolated"/>. Above zero, up to 7 days;
+    /// default 10 s.
+    /// </summary>
     public TimeSpan IsolatedAfter { get; init; } = TimeSpan.FromSeconds(10);
 
     /// <summary>
-    /// Interval at which a node tells the others that it is there. 10 ms up to an hour; default 2 s. A node that is silent for more than three of them, by the larger of the two nodes' intervals, and that
-    /// has not left by <see cref="Cluster.DisposeAsync"/>, makes the state <see cref="ClusterState.Degraded"/>: it has crashed, or is connected to another broker.
+    /// Interval of the node's announcements. 10 ms up to an hour; default 2 s. A node is missing if it is silent for
+    /// more than three intervals, by the larger of the two nodes' values, without having left by
+    /// <see cref="Cluster.DisposeAsync"/>. It has crashed or is connected to another broker. The state is then
+    /// <see cref="ClusterState.Degraded"/>.
     /// </summary>
     public TimeSpan AnnounceInterval { get; init; } = TimeSpan.FromSeconds(2);
 
     /// <summary>
-    /// Time for which a missing node keeps the state at <see cref="ClusterState.Degraded"/>. Above zero, up to 7 days; default 10 minutes. After it the node is not expected any more; a node that is started again under the same
-    /// <see cref="NodeId"/> replaces it at once.
+    /// Time for which a missing node keeps the state at <see cref="ClusterState.Degraded"/>; then it is forgotten.
+    /// Above zero, up to 7 days; default 10 minutes. A node that is started again with the same <see cref="NodeId"/>
+    /// replaces it at once.
     /// </summary>
     public TimeSpan ForgetNodesAfter { get; init; } = TimeSpan.FromMinutes(10);
 
     /// <summary>
-    /// Longest time for which broadcasts wait after a lost broker is reached again, until the nodes that were there before are heard: what is published earlier reaches no subscription. Default 2 s;
-    /// zero publishes at once.
+    /// Maximum time for which broadcasts are held after a reconnect, until the nodes that were present before have
+    /// announced themselves: earlier broadcasts would reach no subscription. Zero up to an hour; default 2 s. Zero
+    /// publishes at once.
     /// </summary>
     public TimeSpan RejoinGrace { get; init; } = TimeSpan.FromSeconds(2);
 
     /// <summary>
-    /// Most bytes of broadcasts that are kept for 10 s after the broker took them. When a lost broker is reached again they are published once more, since it may not have delivered them; nodes that
-    /// have them drop them by their numbers. Default 4 MiB; zero keeps none.
+    /// Maximum number of bytes of published broadcasts that are kept for 10 s. After a reconnect they are published
+    /// again, because the broker may not have delivered them; other nodes drop duplicates by sequence number. Default 4
+    /// MiB; zero keeps none.
     /// </summary>
     public int RepeatLimitBytes { get; init; } = 4 << 20;
 
-    /// <summary>How long a group without members here stays subscribed, for sessions that come back. Zero up to 7 days; default 5 s.</summary>
+    /// <summary>
+    /// Time for which a group without local members stays subscribed, for sessions that reconnect. Zero up to 7 days;
+    /// default 5 s.
+    /// </summary>
     public TimeSpan UnsubscribeAfter { get; init; } = TimeSpan.FromSeconds(5);
 
     /// <summary>
-    /// 10 ms up to an hour; default 1 s. So often a node says how far it has published, six times behind the last broadcast of a group: so the loss of a last
-    /// one is found, too. For so long a new subscription waits for what publishers say of what was before it: what is not said in time counts as lost.
+    /// Interval of marks: after the last broadcast of a group its sequence is published six times, so that the loss of
+    /// the last broadcast is detected. Also the time for which a new subscription waits for the publishers' answers;
+    /// without an answer earlier broadcasts count as lost. 10 ms up to an hour; default 1 s.
     /// </summary>
     public TimeSpan MarkInterval { get; init; } = TimeSpan.FromSeconds(1);
 
     /// <summary>
-    /// So often a node tells the others how many members its groups have, for <see cref="ClusterGroup.Count"/> and <see cref="ClusterGroup.ReadPresence"/>: only what has changed, or that nothing has.
-    /// 10 ms up to an hour, and the same on each node. Zero (the default) tells and hears nothing of that.
+    /// Interval at which a node publishes changed member counts, for <see cref="ClusterGroup.Count"/> and
+    /// <see cref="ClusterGroup.ReadPresence"/>. 10 ms up to an hour, the same on each node. Zero (the default) disables
+    /// presence.
     /// </summary>
     public TimeSpan PresenceInterval { get; init; }
 
-    /// <summary>After so long without a word the members of a node are not counted any more. At least two intervals, up to 7 days. Null (the default): three.</summary>
+    /// <summary>
+    /// Time of silence after which the members of a node are no longer counted. At least two
+    /// <see cref="PresenceInterval"/>, up to 7 days. Null (the default): three intervals.
+    /// </summary>
     public TimeSpan? PresenceLease { get; init; }
 
-    /// <summary>Most recoverable groups that this node opens, each of which it follows until it leaves: default 65,536, at least 1. <see cref="Cluster.RecoverableGroup"/> throws above it.</summary>
+    /// <summary>
+    /// Maximum number of recoverable groups of this node: default 65,536, at least 1.
+    /// <see cref="Cluster.RecoverableGroup"/> throws above it.
+    /// </summary>
     public int MaxRecoverableGroups { get; init; } = 65_536;
 
-    /// <summary>How members here get a broadcast. Null (the default): its bytes.</summary>
+    /// <summary>
+    /// Delivery of a broadcast to the local members. Null (the default): its bytes are sent unchanged.
+    /// </summary>
     public GroupDelivery? Deliver { get; init; }
 
-    /// <summary>Called on a loop for what members here or elsewhere did not get. Must not block.</summary>
+    /// <summary>Called on a loop when broadcasts were lost for local or remote members. Must not block.</summary>
     public Action<ClusterGap>? OnGap { get; init; }
 
-    /// <summary>Called on a loop when the state has changed, or other nodes are missing than before, with what happened, why, and what now. Must not block.</summary>
+    /// <summary>
+    /// Called on a loop when the state or the set of missing nodes has changed, with the reason as text. Must not
+    /// block.
+    /// </summary>
     public Action<ClusterState, string>? OnStateChanged { get; init; }
 
-    /// <summary>Called on a loop once for each other process that uses this node's id. Nothing is lost by it, but gaps name the wrong node. Null (the default): a notice of kind <see cref="NoticeKind.Cluster"/>, at most once a minute.</summary>
+    /// <summary>
+    /// Called on a loop once for each other process with this node's id, at most 256. No data is lost, but gaps name
+    /// the wrong node. Null (the default): a notice of kind <see cref="NoticeKind.Cluster"/>, at most once a minute.
+    /// </summary>
     public Action<string>? OnTwin { get; init; }
 
-    /// <summary>What <see cref="Cluster.JoinAsync(Server, IGroupBus, ClusterOptions, CancellationToken)"/> would throw for: one sentence for each mistake, which begins with the name of the option. Empty when there is none.</summary>
+    /// <summary>
+    /// Returns the mistakes for which
+    /// <see cref="Cluster.JoinAsync(Server, IGroupBus, ClusterOptions, CancellationToken)"/> would throw: one sentence
+    /// each, which begins with the name of the option. Empty if there are none.
+    /// </summary>
     public IReadOnlyList<string> FindMistakes()
     {
         List<string> mistakes = [];

@@ -4,10 +4,11 @@ using System.Security.Cryptography;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What nodes send each other, as bytes in and out. Version 2, numbers little endian: version (1), flags (1: kind, 0x80 signed, 0x40 published again), instance (8), epoch (4),
-/// sequence (8), length of the node's id (1) and of the group's name (2), these two in UTF-8, the payload, and HMAC-SHA256 of all before it
-/// when signed. The payload of a broadcast is one or several, with numbers that follow each other: before each its length, seven bits a byte, the lowest first. (In version 1 it
-/// was one, without a length.) Nothing is deserialized.
+/// The wire format between nodes. Version 2, little endian: version (1), flags (1: kind, 0x80 signed, 0x40 repeated),
+/// instance (8), epoch (4), sequence (8), length of the node id (1) and of the group name (2), both in UTF-8, the
+/// payload, and, if signed, HMAC-SHA256 of all before it. The payload of a broadcast is one or several messages with
+/// consecutive sequences. Before each is its length, seven bits per byte, lowest first. (In version 1 it was one
+/// message without a length.) Nothing is deserialized.
 /// </summary>
 internal readonly ref struct Envelope
 {
@@ -19,7 +20,7 @@ internal readonly ref struct Envelope
     internal const int MostLengthBytes = 4;
     internal const int MostOverheadBytes = HeadBytes + MostNodeBytes + MostGroupBytes + MostLengthBytes + MacBytes;
 
-    /// <summary>An envelope of several broadcasts is no larger. What is larger has one.</summary>
+    /// <summary>Maximum length of an envelope with several broadcasts. A larger one has a single broadcast.</summary>
     internal const int MostJoinedBytes = 8 * 1024;
 
     private const int SequenceAt = 14;
@@ -30,19 +31,19 @@ internal readonly ref struct Envelope
 
     internal EnvelopeKind Kind { get; init; }
 
-    /// <summary>The process that published: random, so that a node's id may be chosen by people.</summary>
+    /// <summary>Random number of the publishing process, because node ids can be set by users and may repeat.</summary>
     internal ulong Instance { get; init; }
 
-    /// <summary>Higher when the node counts the group's broadcasts from 1 again.</summary>
+    /// <summary>Epoch of the sequence. Increases when the node starts the group's sequence from 1 again.</summary>
     internal uint Epoch { get; init; }
 
-    /// <summary>Of this node, in this epoch, to this group: from 1 on. Of several broadcasts the first one's.</summary>
+    /// <summary>Number of the first broadcast in it, per node, epoch and group, starting at 1.</summary>
     internal ulong Sequence { get; init; }
 
-    /// <summary>How many broadcasts are in it; 0 in all but broadcasts.</summary>
+    /// <summary>Number of broadcasts in it; 0 for other kinds.</summary>
     internal int Count { get; init; }
 
-    /// <summary>Broadcasts that were published before and may have been lost with the broker.</summary>
+    /// <summary>Whether the broadcasts were published before and may have been lost with the broker.</summary>
     internal bool IsRepeated { get; init; }
 
     internal ReadOnlySpan<byte> Node { get; init; }
@@ -53,7 +54,7 @@ internal readonly ref struct Envelope
 
     internal static int Length(int nodeBytes, int groupBytes, int payloadBytes, bool isSigned) => HeadBytes + nodeBytes + groupBytes + payloadBytes + (isSigned ? MacBytes : 0);
 
-    /// <summary>Writes all but sequence and signature, which <see cref="Seal"/> adds.</summary>
+    /// <summary>Writes all fields but sequence and signature, which <see cref="Seal"/> adds.</summary>
     internal static void Write(Span<byte> target, EnvelopeKind kind, ulong instance, uint epoch, ReadOnlySpan<byte> node, ReadOnlySpan<byte> group, ReadOnlySpan<byte> payload, bool isSigned)
     {
         target[0] = CurrentVersion;
@@ -67,7 +68,7 @@ internal readonly ref struct Envelope
         payload.CopyTo(target[(HeadBytes + node.Length + group.Length)..]);
     }
 
-    /// <summary>Marks broadcasts that are published once more. Before <see cref="Seal"/>.</summary>
+    /// <summary>Marks broadcasts as repeated. Must be called before <see cref="Seal"/>.</summary>
     internal static void MarkRepeated(Span<byte> envelope) => envelope[FlagsAt] |= IsAgain;
 
     internal static void Seal(Span<byte> envelope, ulong sequence, ReadOnlySpan<byte> key)
@@ -76,8 +77,8 @@ internal readonly ref struct Envelope
         if (!key.IsEmpty) HMACSHA256.HashData(key, envelope[..^MacBytes], envelope[^MacBytes..]);
     }
 
-    /// <param name="bytes">Of anybody.</param>
-    /// <param name="key">Empty: signatures are not asked for, and not looked at.</param>
+    /// <param name="bytes">Received bytes, untrusted.</param>
+    /// <param name="key">Key for signatures. Empty: signatures are ignored.</param>
     /// <param name="envelope">Views of the bytes.</param>
     internal static EnvelopeResult TryRead(ReadOnlySpan<byte> bytes, ReadOnlySpan<byte> key, out Envelope envelope)
     {
@@ -111,7 +112,7 @@ internal readonly ref struct Envelope
         return isRight && Utf8IsValid(envelope.Node) && Utf8IsValid(envelope.Group) ? EnvelopeResult.Read : EnvelopeResult.Refused;
     }
 
-    /// <summary>Of a broadcast with its length.</summary>
+    /// <summary>Returns the encoded length of a message, including its length prefix.</summary>
     internal static int MessageLength(int message) => message + (message < 1 << 7 ? 1 : message < 1 << 14 ? 2 : message < 1 << 21 ? 3 : 4);
 
     internal static void WriteMessage(Span<byte> target, ReadOnlySpan<byte> message)
@@ -126,7 +127,9 @@ internal readonly ref struct Envelope
         message.CopyTo(target[at..]);
     }
 
-    /// <summary>Takes the first broadcast out of a payload, or of what is left of it. False when there is none, or it is cut.</summary>
+    /// <summary>
+    /// Takes the first message from the rest of a payload. Returns false if there is none or it is truncated.
+    /// </summary>
     internal static bool TryTakeMessage(ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> message)
     {
         message = default;
@@ -145,7 +148,7 @@ internal readonly ref struct Envelope
         return false;
     }
 
-    // 0 when it is none: a node publishes nothing that is empty.
+    // 0 if the payload is invalid: a node publishes no empty message.
     private static int CountMessages(ReadOnlySpan<byte> payload)
     {
         int count = 0;

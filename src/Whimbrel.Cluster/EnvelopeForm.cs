@@ -2,19 +2,19 @@ using System.Buffers;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Makes a node's envelopes, in buffers of the shared pool. Any thread.</summary>
+/// <summary>Creates a node's envelopes in buffers of the shared pool. Any thread.</summary>
 internal sealed class EnvelopeForm(ulong instance, byte[] node, bool isSigned)
 {
-    /// <summary>Of an envelope with so many bytes.</summary>
+    /// <summary>Returns the length of an envelope with a group name and payload of these lengths.</summary>
     internal int Length(int group, int payload) => Envelope.Length(node.Length, group, payload, isSigned);
 
-    /// <summary>Anything but a broadcast.</summary>
+    /// <summary>Creates an envelope of a group that is no broadcast.</summary>
     internal Outgoing Control(EnvelopeKind kind, GroupState group, string subject, ReadOnlySpan<byte> payload) => Make(kind, group.Epoch, group.NameBytes, group, subject, payload);
 
-    /// <summary>What is of no group here.</summary>
+    /// <summary>Creates an envelope without a local group.</summary>
     internal Outgoing Control(EnvelopeKind kind, ReadOnlySpan<byte> group, string subject, ReadOnlySpan<byte> payload) => Make(kind, 0, group, null, subject, payload);
 
-    /// <summary>An envelope with one broadcast.</summary>
+    /// <summary>Creates an envelope with one broadcast.</summary>
     internal Outgoing Broadcast(GroupState group, ReadOnlySpan<byte> message)
     {
         Outgoing made = Make(EnvelopeKind.Broadcast, group.Epoch, group.NameBytes, group, group.Subject, [], Envelope.MessageLength(message.Length));
@@ -23,7 +23,7 @@ internal sealed class EnvelopeForm(ulong instance, byte[] node, bool isSigned)
         return made;
     }
 
-    /// <summary>One broadcast more, behind the others.</summary>
+    /// <summary>Appends a broadcast to an envelope.</summary>
     internal void Join(Outgoing open, ReadOnlySpan<byte> message)
     {
         int length = open.Length + Envelope.MessageLength(message.Length), end = EndOf(open);
@@ -40,7 +40,7 @@ internal sealed class EnvelopeForm(ulong instance, byte[] node, bool isSigned)
         open.Count++;
     }
 
-    /// <summary>What <see cref="EnvelopeKind.Entry"/> is kept as.</summary>
+    /// <summary>Creates the sealed envelope of an <see cref="EnvelopeKind.Entry"/>.</summary>
     internal byte[] Entry(ReadOnlySpan<byte> group, ulong sequence, ReadOnlySpan<byte> payload, ReadOnlySpan<byte> key)
     {
         byte[] envelope = new byte[Length(group.Length, payload.Length)];

@@ -1,21 +1,21 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What an envelope is.</summary>
+/// <summary>Kind of an envelope.</summary>
 internal enum EnvelopeKind : byte
 {
-    /// <summary>A broadcast.</summary>
+    /// <summary>One or several broadcasts.</summary>
     Broadcast,
 
-    /// <summary>How far the node has published to the group.</summary>
+    /// <summary>Sequence of the node's last broadcast to the group.</summary>
     Mark,
 
-    /// <summary>Who has published to the group is asked for a mark.</summary>
+    /// <summary>Request for a mark from all nodes that have published to the group.</summary>
     Query,
 
-    /// <summary>How many members the node's groups have.</summary>
+    /// <summary>Member counts of the node's groups.</summary>
     Presence,
 
-    /// <summary>A node, or each, is asked to say all of that.</summary>
+    /// <summary>Request for all member counts of one node or of each.</summary>
     PresenceQuery,
 
     /// <summary>A message of a recoverable group, in its stream.</summary>
@@ -24,9 +24,9 @@ internal enum EnvelopeKind : byte
     /// <summary>A recoverable group has new entries.</summary>
     News,
 
-    /// <summary>A node is there, and perhaps wants to know which others are.</summary>
+    /// <summary>Announcement of a node, perhaps with a request for those of the others.</summary>
     Announcement,
 
-    /// <summary>A node leaves.</summary>
+    /// <summary>The node leaves.</summary>
     Goodbye,
 }

@@ -1,17 +1,17 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What reading an envelope came to.</summary>
+/// <summary>Result of reading an envelope.</summary>
 internal enum EnvelopeResult
 {
-    /// <summary>It could be read.</summary>
+    /// <summary>The envelope is valid.</summary>
     Read,
 
-    /// <summary>Cut or foreign.</summary>
+    /// <summary>The envelope is truncated or foreign.</summary>
     Refused,
 
-    /// <summary>Its signature is wrong or missing.</summary>
+    /// <summary>The signature is wrong or missing.</summary>
     NotSigned,
 
-    /// <summary>Of another version.</summary>
+    /// <summary>The envelope has another version.</summary>
     UnknownVersion,
 }

@@ -1,8 +1,8 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>Gives a broadcast to the members on this node, for members that want it in a form: as a WebSocket message, for instance.</summary>
-/// <param name="members">The members here.</param>
-/// <param name="payload">What was broadcast, on this node or another. Valid during the call.</param>
-/// <param name="except">A member that does not get it, or null.</param>
-/// <returns>What the broadcast of <paramref name="members"/> gave.</returns>
+/// <summary>Delivers a broadcast to the local members in another format, for example as a WebSocket message.</summary>
+/// <param name="members">The local members.</param>
+/// <param name="payload">Broadcast message of this or another node. Valid during the call.</param>
+/// <param name="except">Member to leave out, or null.</param>
+/// <returns>Result of the broadcast to <paramref name="members"/>.</returns>
 public delegate SendResult GroupDelivery(SessionGroup members, ReadOnlySpan<byte> payload, Session? except);

@@ -2,15 +2,17 @@ using System.Globalization;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>A place in a recoverable group: all up to here was heard. A client keeps the one of the last message it got, and resumes with it.</summary>
-/// <param name="Epoch">Of the stream; another one when it began anew.</param>
-/// <param name="Offset">Of the message, from 1 on; 0 is before the first.</param>
+/// <summary>
+/// Position in a recoverable group. A client keeps the position of its last message and resumes with it.
+/// </summary>
+/// <param name="Epoch">Epoch of the stream. Changes when the stream starts again.</param>
+/// <param name="Offset">Offset of the message, starting at 1; 0 is before the first.</param>
 public readonly record struct GroupPosition(ulong Epoch, ulong Offset)
 {
-    /// <summary>Reads what <see cref="ToString"/> wrote.</summary>
-    /// <param name="text">Of a client: anything.</param>
-    /// <param name="position">The place.</param>
-    /// <returns>False when it is none.</returns>
+    /// <summary>Parses the output of <see cref="ToString"/>.</summary>
+    /// <param name="text">Text to parse; may be untrusted.</param>
+    /// <param name="position">The position.</param>
+    /// <returns>False if the text is no position.</returns>
     public static bool TryParse(ReadOnlySpan<char> text, out GroupPosition position)
     {
         position = default;
@@ -21,6 +23,6 @@ public readonly record struct GroupPosition(ulong Epoch, ulong Offset)
         return true;
     }
 
-    /// <summary>The epoch in hexadecimal digits, a dash, the offset: at most 37 ASCII characters.</summary>
+    /// <summary>Returns the epoch in hexadecimal digits, a dash, and the offset: at most 37 ASCII characters.</summary>
     public override string ToString() => string.Create(CultureInfo.InvariantCulture, $"{Epoch:x}-{Offset}");
 }

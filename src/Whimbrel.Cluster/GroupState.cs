@@ -3,18 +3,18 @@ using System.Text;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// A group on this node: its members here, what was published to it (under the outbox's gate), and what is known of other nodes that publish
-/// to it (on the node's loop).
+/// State of a group on this node: local members, published sequences (under the outbox's gate), and known publishers on
+/// other nodes (on the node's loop).
 /// </summary>
 internal sealed class GroupState : SessionGroup
 {
-    // Of one group. Nodes that were restarted leave an entry each; beyond this the one heard longest ago goes.
+    // Per group. Restarted nodes leave an entry each; above this limit the least recently seen publisher is removed.
     private const int MostPublishers = 256;
 
     private const long Forgotten = long.MinValue;
 
     private readonly Cluster _cluster;
-    private Publisher[] _publishers = []; // who was heard last is the first; no dictionary, which has 200 bytes for each group
+    private Publisher[] _publishers = []; // most recent first; no dictionary, which takes 200 bytes per group
     private int _publisherCount;
     private long _usedAtMs; // any thread
 
@@ -34,19 +34,22 @@ internal sealed class GroupState : SessionGroup
 
     internal uint Epoch { get; }
 
-    /// <summary>Under the outbox's gate: the sequence of the last broadcast.</summary>
+    /// <summary>Sequence of the last broadcast. Under the outbox's gate.</summary>
     internal ulong Sequence { get; set; }
 
-    /// <summary>Under the outbox's gate: so many marks are still to be published.</summary>
+    /// <summary>Number of marks still to be published. Under the outbox's gate.</summary>
     internal int MarksLeft { get; set; }
 
-    /// <summary>Under the outbox's gate: so many envelopes of it wait there.</summary>
+    /// <summary>Number of queued envelopes. Under the outbox's gate.</summary>
     internal int Waiting { get; set; }
 
-    /// <summary>Under the outbox's gate: an envelope that waits there, and takes what is broadcast next.</summary>
+    /// <summary>Queued envelope to which the next broadcast is appended, or null. Under the outbox's gate.</summary>
     internal Outgoing? Open { get; set; }
 
-    /// <summary>Somebody joins or publishes. Any thread. False when it was forgotten: another one has its name, or gets it.</summary>
+    /// <summary>
+    /// Marks the group as used, for a join or broadcast. Any thread. Returns false if it was forgotten: a new state
+    /// must be created for the name.
+    /// </summary>
     internal bool TryUse(long nowMs)
     {
         long before = Volatile.Read(ref _usedAtMs);
@@ -61,13 +64,13 @@ internal sealed class GroupState : SessionGroup
         return false;
     }
 
-    // The rest on the node's loop.
+    // The members below are used on the node's loop.
 
     internal bool IsForgotten => Volatile.Read(ref _usedAtMs) == Forgotten;
 
     internal bool IsUsedSince(long thenMs) => Volatile.Read(ref _usedAtMs) >= thenMs;
 
-    /// <summary>From here on nobody uses it, unless somebody has since then.</summary>
+    /// <summary>Marks the group as forgotten, unless it was used since that time.</summary>
     internal bool TryForget(long unusedSinceMs)
     {
         long usedAtMs = Volatile.Read(ref _usedAtMs);
@@ -76,16 +79,16 @@ internal sealed class GroupState : SessionGroup
 
     internal bool IsSubscribed { get; set; }
 
-    /// <summary>When a subscription without members ends; with them, never.</summary>
+    /// <summary>Time at which a subscription without members ends; <see cref="long.MaxValue"/> with members.</summary>
     internal long UnsubscribeAtMs { get; set; } = long.MaxValue;
 
-    /// <summary>From then on a node that is not known has published nothing before what it says.</summary>
+    /// <summary>Time from which the earlier broadcasts of an unknown node count as missed.</summary>
     internal long SettledAtMs { get; set; } = long.MaxValue;
 
-    /// <summary>The broker has the subscription, or had it: what is published from then on is ours.</summary>
+    /// <summary>Whether the broker has or had the subscription: later broadcasts are expected.</summary>
     internal bool IsConfirmed { get; set; }
 
-    /// <summary>Members here, as the other nodes were told last.</summary>
+    /// <summary>Number of local members that was last published to the other nodes.</summary>
     internal int ToldCount { get; set; }
 
     internal void ForgetPublishers()
@@ -95,19 +98,23 @@ internal sealed class GroupState : SessionGroup
         IsConfirmed = false;
     }
 
-    /// <summary>The question what was before goes out behind a subscription. Answers that come within the interval are believed, unless it was subscribed before: then what was lost meanwhile is told.</summary>
+    /// <summary>
+    /// Notes that the question about earlier broadcasts was queued after a subscription. Answers within the interval
+    /// set the starting point. After an earlier subscription there is no such interval, so that losses in between are
+    /// reported.
+    /// </summary>
     internal void Asked(long nowMs, long intervalMs)
     {
         if (SettledAtMs > nowMs) SettledAtMs = IsConfirmed ? nowMs : nowMs + intervalMs;
     }
 
-    /// <summary>Takes note of what another node says.</summary>
+    /// <summary>Processes broadcasts or a mark of another node.</summary>
     /// <param name="envelope">Broadcasts or a mark.</param>
-    /// <param name="isAnswer">A mark that answers this node's question.</param>
-    /// <param name="nowMs">The loop's time.</param>
-    /// <param name="node">Who says it.</param>
-    /// <param name="missed">How many are known to be lost now.</param>
-    /// <returns>How many broadcasts in it are new: the last ones.</returns>
+    /// <param name="isAnswer">Whether the mark answers this node's question.</param>
+    /// <param name="nowMs">Time of the loop.</param>
+    /// <param name="node">Name of the publishing node.</param>
+    /// <param name="missed">Number of newly detected losses.</param>
+    /// <returns>Number of new broadcasts, which are the last ones in the envelope.</returns>
     internal int Hear(in Envelope envelope, bool isAnswer, long nowMs, out string node, out long missed)
     {
         bool isSettled = nowMs >= SettledAtMs;
@@ -121,8 +128,8 @@ internal sealed class GroupState : SessionGroup
         }
         else
         {
-            // While a subscription is fresh, what was before may not be ours.
-            // What is published again to a fresh subscription was said before it, all of it.
+            // For a new subscription earlier broadcasts are not expected. All repeated broadcasts are earlier than a
+            // new subscription.
             ulong before = isSettled ? 0 : envelope.IsRepeated ? envelope.Sequence + (ulong)envelope.Count - 1 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
             known = new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, before) { Unproven = (long)before };
             if (_publisherCount == MostPublishers) at--;

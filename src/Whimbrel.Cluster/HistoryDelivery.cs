@@ -1,8 +1,13 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>Gives a message of a recoverable group to members on this node, with its position in whatever form clients read it.</summary>
-/// <param name="members">The members here, or the one that resumes. To broadcast to, within the call.</param>
-/// <param name="position">Where the message is.</param>
-/// <param name="payload">What was broadcast. Valid during the call.</param>
-/// <returns>What the broadcast of <paramref name="members"/> gave: after <see cref="SendResult.Full"/> it comes again.</returns>
+/// <summary>
+/// Delivers a message of a recoverable group and its position to local members, in the clients' format.
+/// </summary>
+/// <param name="members">The local members, or only the resuming session. Valid during the call.</param>
+/// <param name="position">Position of the message.</param>
+/// <param name="payload">Broadcast message. Valid during the call.</param>
+/// <returns>
+/// Result of the broadcast to <paramref name="members"/>. After <see cref="SendResult.Full"/> the message is delivered
+/// again.
+/// </returns>
 public delegate SendResult HistoryDelivery(SessionGroup members, GroupPosition position, ReadOnlySpan<byte> payload);

@@ -1,15 +1,17 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>How much of a group is kept: what is beyond one of them goes, oldest first.</summary>
+/// <summary>Limits of a group's history. Above any of them the oldest entries are removed.</summary>
 public sealed record HistoryLimits
 {
-    /// <summary>Most broadcasts: default 1000, up to a million.</summary>
+    /// <summary>Maximum number of broadcasts: default 1000, 1 up to a million.</summary>
     public int MaxCount { get; init; } = 1000;
 
-    /// <summary>Most bytes with their envelopes: default 1 MiB, 1 KiB to 1 GiB. The newest broadcast is kept in any case.</summary>
+    /// <summary>
+    /// Maximum number of bytes including envelopes: default 1 MiB, 1 KiB to 1 GiB. The newest broadcast is always kept.
+    /// </summary>
     public long MaxBytes { get; init; } = 1 << 20;
 
-    /// <summary>Longest time: default 5 minutes, 1 s to 7 days.</summary>
+    /// <summary>Maximum age: default 5 minutes, 1 s to 7 days.</summary>
     public TimeSpan MaxAge { get; init; } = TimeSpan.FromMinutes(5);
 
     internal void Check()

@@ -1,19 +1,23 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>The node, as its bus sees it. All calls on the loop that <see cref="IGroupBus.StartAsync"/> was given.</summary>
+/// <summary>Callbacks of a bus to its node. All are called on the loop of <see cref="IGroupBus.StartAsync"/>.</summary>
 public interface IGroupBusListener
 {
-    /// <summary>The broker can be reached, and nothing is subscribed there yet.</summary>
+    /// <summary>Called when the broker is connected. There are no subscriptions yet.</summary>
     void OnConnected();
 
-    /// <summary>The broker was lost, and with it what was subscribed. The bus goes on trying.</summary>
-    /// <param name="reason">What happened and what comes next, for people.</param>
+    /// <summary>Called when the connection and all subscriptions are lost. The bus continues to reconnect.</summary>
+    /// <param name="reason">Reason and next step, as text for operators.</param>
     void OnLost(string reason);
 
-    /// <summary><see cref="IGroupBus.Publish"/> did not take all, and would take some now. May come too often.</summary>
+    /// <summary>
+    /// Called when <see cref="IGroupBus.Publish"/> can accept messages again. May be called too often.
+    /// </summary>
     void OnRoom();
 
-    /// <summary>An envelope came. Of one publishing node they come in the order in which it published; some may be missing or come twice.</summary>
-    /// <param name="envelope">Valid during the call. Whatever it is: the node checks it.</param>
+    /// <summary>
+    /// Called for each envelope, in publishing order per node. Envelopes may be missing or arrive twice.
+    /// </summary>
+    /// <param name="envelope">Bytes of the envelope, unchecked. Valid during the call.</param>
     void OnEnvelope(ReadOnlySpan<byte> envelope);
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What a node knows of another one.</summary>
+/// <summary>State of another node.</summary>
 internal sealed class KnownNode(ulong instance, string name)
 {
     internal ulong Instance { get; } = instance;
@@ -9,12 +9,12 @@ internal sealed class KnownNode(ulong instance, string name)
 
     internal KnownNodeState State { get; set; }
 
-    /// <summary>Time of the last envelope, by the clock of <see cref="NodeTable"/>.</summary>
+    /// <summary>Time of the last envelope, on the clock of <see cref="NodeTable"/>.</summary>
     internal long HeardAtMs { get; set; }
 
-    /// <summary>Interval at which the node announces itself, as it said; 0 before its first announcement.</summary>
+    /// <summary>Announce interval of the node; 0 before its first announcement.</summary>
     internal long IntervalMs { get; set; }
 
-    /// <summary>Whether an announcement came. Without one its silence means nothing.</summary>
+    /// <summary>Whether the node has announced itself. Otherwise its silence has no meaning.</summary>
     internal bool HasAnnounced => IntervalMs > 0;
 }

@@ -1,14 +1,14 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>State of another node, as this one sees it.</summary>
+/// <summary>State of another node.</summary>
 internal enum KnownNodeState
 {
-    /// <summary>An envelope came since the broker was reached, and within three of its intervals.</summary>
+    /// <summary>An envelope has arrived since the connect, and within three intervals.</summary>
     Present,
 
-    /// <summary>No envelope came yet since the broker was reached again.</summary>
+    /// <summary>No envelope has arrived since the reconnect.</summary>
     Awaited,
 
-    /// <summary>It was silent for too long and has not said goodbye.</summary>
+    /// <summary>The node was silent for too long without a goodbye.</summary>
     Missing,
 }

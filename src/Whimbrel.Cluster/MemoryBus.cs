@@ -1,8 +1,8 @@
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// A bus inside the process: for one node without others, for several servers in one process, and for tests, which may lose, double and delay
-/// what goes over it and cut nodes off. Any thread.
+/// A bus inside the process: for a single node, for several servers in one process, and for tests, which can lose,
+/// duplicate and delay envelopes and disconnect nodes. Thread-safe.
 /// </summary>
 public sealed class MemoryBus
 {
@@ -13,20 +13,20 @@ public sealed class MemoryBus
     private readonly Dictionary<string, MemoryHistory> _histories = new(StringComparer.Ordinal);
     private readonly Random _random;
 
-    /// <summary>Makes a bus without faults.</summary>
-    /// <param name="seed">Decides where faults strike.</param>
+    /// <summary>Creates a bus without faults.</summary>
+    /// <param name="seed">Seed of the random faults.</param>
     public MemoryBus(int seed = 1) => _random = new Random(seed);
 
-    /// <summary>Part of the envelopes that are lost on the way to a node, 0 (the default) to 1.</summary>
+    /// <summary>Fraction of envelopes that are lost, per receiving node, 0 (the default) to 1.</summary>
     public double Loss { get; set; }
 
-    /// <summary>Part of the envelopes that come to a node twice, 0 (the default) to 1.</summary>
+    /// <summary>Fraction of envelopes that are delivered twice, per receiving node, 0 (the default) to 1.</summary>
     public double Doubled { get; set; }
 
-    /// <summary>Longest way of an envelope to a node; each takes its chance, and none overtakes. Default zero.</summary>
+    /// <summary>Maximum random delay of an envelope to a node. The order is kept. Default zero.</summary>
     public TimeSpan MaxDelay { get; set; }
 
-    /// <summary>A bus for one node, connected to the others.</summary>
+    /// <summary>Creates the bus connection of one node.</summary>
     public MemoryBusLink Connect()
     {
         MemoryBusLink link = new(this);
@@ -56,7 +56,7 @@ public sealed class MemoryBus
         }
     }
 
-    /// <summary>Null when there are too many streams.</summary>
+    /// <summary>Reads a stream. Returns null if there are too many streams.</summary>
     internal HistoryPage? Read(string subject, HistoryLimits limits, ulong after, int most, long nowMs)
     {
         lock (_gate) return HistoryOf(subject)?.Read(after, most, limits, nowMs);
@@ -72,7 +72,9 @@ public sealed class MemoryBus
         }
     }
 
-    /// <summary>Forgets all that was kept, as a broker that was set up anew. Streams begin again in other epochs.</summary>
+    /// <summary>
+    /// Removes all histories, as after a new installation of the broker. Streams start again with new epochs.
+    /// </summary>
     public void ForgetHistory()
     {
         lock (_gate) _histories.Clear();

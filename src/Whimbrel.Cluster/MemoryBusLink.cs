@@ -2,7 +2,7 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>A node's end of a <see cref="MemoryBus"/>. Made by <see cref="MemoryBus.Connect"/>.</summary>
+/// <summary>Connection of a node to a <see cref="MemoryBus"/>, created by <see cref="MemoryBus.Connect"/>.</summary>
 public sealed class MemoryBusLink : IGroupBus, IGroupHistory
 {
     private readonly Lock _gate = new();
@@ -15,7 +15,7 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
     private LoopTimer? _timer;
     private long _lastDueMs;
     private bool _isCut;
-    private int _cuts; // so many times; on the loop it says whether an answer would still have come
+    private int _cuts; // number of disconnects, so that the loop can detect that an answer was lost
 
     internal MemoryBusLink(MemoryBus bus) => _bus = bus;
 
@@ -26,14 +26,18 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
     public string Reached => Part == 0 ? Description : $"part {Part} of {Description}";
 
     /// <summary>
-    /// The server of the bus that the node is connected to, as on a broker of several that have lost each other: links of other parts do not hear it. Default 0. The node is not told of a change. Any thread.
+    /// Number of the simulated server that the node is connected to, for a broker cluster with a network partition:
+    /// envelopes do not reach links with another number. Default 0. A change is not signalled to the node. Any thread.
     /// </summary>
     public int Part { get; set; }
 
     /// <inheritdoc/>
     public int MaxEnvelopeBytes => int.MaxValue;
 
-    /// <summary>Cut off from the bus, as by a broker that was lost: what is on its way to the node is lost, too. Any thread.</summary>
+    /// <summary>
+    /// Whether the node is disconnected, as by a lost broker. Setting it also loses the envelopes in transit to the
+    /// node. Any thread.
+    /// </summary>
     public bool IsCut
     {
         get
@@ -119,8 +123,8 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
         return default;
     }
 
-    /// <summary>Whether it is subscribed to the subject now. Any thread.</summary>
-    /// <param name="subject">As subscribed.</param>
+    /// <summary>Returns whether the link is subscribed to a subject. Any thread.</summary>
+    /// <param name="subject">Subject as subscribed.</param>
     internal bool Wants(string subject)
     {
         lock (_gate) return _subjects.Contains(subject);
@@ -138,7 +142,7 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
         if (isFirst) _loop!.Post(static l => ((MemoryBusLink)l!).Take(), this);
     }
 
-    // A link that was cut in between does not know what became of it.
+    // If the link was disconnected in between, the outcome is unknown to it.
     private void Answer(Action<bool> answer)
     {
         int cuts = Cuts;

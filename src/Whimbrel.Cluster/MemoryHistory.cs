@@ -1,6 +1,6 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>A stream in memory, within its limits. Under the gate of its bus.</summary>
+/// <summary>A stream in memory, trimmed to its limits. Under the gate of its bus.</summary>
 internal sealed class MemoryHistory(ulong epoch)
 {
     private readonly Queue<(byte[] Envelope, long AtMs)> _entries = [];

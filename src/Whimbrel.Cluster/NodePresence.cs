@@ -1,6 +1,6 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What is known of a group's members on one node.</summary>
-/// <param name="Node">The node's id.</param>
-/// <param name="Count">How many members it has there: now on this node, as last heard on others.</param>
+/// <summary>Number of a group's members on one node.</summary>
+/// <param name="Node">Id of the node.</param>
+/// <param name="Count">Number of members: current for this node, as last reported for others.</param>
 public readonly record struct NodePresence(string Node, int Count);

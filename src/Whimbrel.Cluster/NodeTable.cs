@@ -1,35 +1,36 @@
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// The other nodes of the cluster, without I/O: those that are present, those that are awaited after a reconnect, and those that vanished without a goodbye. A node is known
-/// from its first envelope of any kind on, because the answers to a new node's question take up to 100 ms, and the broker may be lost before. A node that has not announced itself is
-/// awaited, but never missing: its interval is not known. The caller's clock advances only while its loop runs, so that a process that was
-/// stopped does not find the others missing. On the node's loop.
+/// Table of the other nodes, without I/O: present nodes, nodes awaited after a reconnect, and missing nodes. A node is
+/// added with its first envelope of any kind, because answers to a new node's question take up to 100 ms, and the
+/// broker may be lost before. A node that has not announced itself is awaited but never missing, because its interval
+/// is unknown. The caller's clock advances only while its loop runs, so that a suspended process does not report the
+/// others as missing. On the node's loop.
 /// </summary>
 internal sealed class NodeTable
 {
-    /// <summary>Further nodes are not watched.</summary>
+    /// <summary>Maximum number of nodes; further nodes are not watched.</summary>
     internal const int MostNodes = 1024;
 
-    /// <summary>So many intervals without an envelope make a node missing.</summary>
+    /// <summary>Number of intervals without an envelope after which a node is missing.</summary>
     internal const int SilentIntervals = 3;
 
     private const int MostNamed = 8;
 
     private readonly Dictionary<ulong, KnownNode> _nodes = [];
-    private KnownNode? _last; // several envelopes of one node often come together
+    private KnownNode? _last; // because consecutive envelopes are often of one node
 
-    /// <summary>Whether a node is awaited that was present when the broker was lost.</summary>
+    /// <summary>Whether a node that was present when the broker was lost is still awaited.</summary>
     internal bool IsAwaiting => _nodes.Values.Any(n => n.State == KnownNodeState.Awaited && !HasNamesake(n));
 
     /// <summary>Whether a node is missing.</summary>
     internal bool IsMissing => _nodes.Values.Any(static n => n.State == KnownNodeState.Missing);
 
-    /// <summary>Notes an envelope of any kind.</summary>
-    /// <param name="instance">The node.</param>
-    /// <param name="nowMs">Time, by the clock of this table.</param>
-    /// <param name="isNew">True when the node is to be added by <see cref="Add"/>.</param>
-    /// <returns>True when the node was awaited or missing until now.</returns>
+    /// <summary>Records an envelope of any kind.</summary>
+    /// <param name="instance">Instance of the node.</param>
+    /// <param name="nowMs">Time on the clock of this table.</param>
+    /// <param name="isNew">True if the node must be added by <see cref="Add"/>.</param>
+    /// <returns>True if the node was awaited or missing.</returns>
     internal bool Hear(ulong instance, long nowMs, out bool isNew)
     {
         isNew = false;
@@ -53,8 +54,8 @@ internal sealed class NodeTable
     /// <summary>Adds a node that has not announced itself yet.</summary>
     internal void Add(ulong instance, string name, long nowMs) => _nodes.Add(instance, new KnownNode(instance, name) { HeardAtMs = nowMs });
 
-    /// <summary>Notes an announcement. A process that takes the place of a missing one of the same name replaces it.</summary>
-    /// <returns>True when a missing node was replaced.</returns>
+    /// <summary>Records an announcement. The node replaces missing nodes of the same name.</summary>
+    /// <returns>True if a missing node was replaced.</returns>
     internal bool Announce(ulong instance, string name, long intervalMs, long nowMs)
     {
         if (!_nodes.TryGetValue(instance, out KnownNode? node))
@@ -67,15 +68,15 @@ internal sealed class NodeTable
         return DropWhere(n => n.State == KnownNodeState.Missing && n.Name == name && n.Instance != instance);
     }
 
-    /// <summary>Forgets a node that says goodbye.</summary>
-    /// <returns>True when it was awaited or missing.</returns>
+    /// <summary>Removes a node that said goodbye.</summary>
+    /// <returns>True if it was awaited or missing.</returns>
     internal bool Forget(ulong instance)
     {
         if (_last?.Instance == instance) _last = null;
         return _nodes.Remove(instance, out KnownNode? node) && node.State != KnownNodeState.Present;
     }
 
-    /// <summary>The broker is reached again: nodes that were present have to be heard anew.</summary>
+    /// <summary>Sets all present nodes to awaited, after a reconnect.</summary>
     internal void Await()
     {
         foreach (KnownNode node in _nodes.Values)
@@ -84,7 +85,7 @@ internal sealed class NodeTable
         }
     }
 
-    /// <summary>Nodes that were awaited in vain are missing, from now on.</summary>
+    /// <summary>Sets awaited nodes to missing.</summary>
     internal void EndAwaiting(long nowMs)
     {
         DropWhere(n => n.State == KnownNodeState.Awaited && (!n.HasAnnounced || HasNamesake(n)));
@@ -94,8 +95,11 @@ internal sealed class NodeTable
         }
     }
 
-    /// <summary>Finds the nodes that have been silent for too long, and forgets those that have been missing for very long.</summary>
-    /// <returns>True when the missing ones are others than before.</returns>
+    /// <summary>
+    /// Detects nodes that were silent for too long, and removes nodes that were missing for longer than
+    /// <paramref name="forgetAfterMs"/>.
+    /// </summary>
+    /// <returns>True if the set of missing nodes has changed.</returns>
     internal bool Judge(long nowMs, long intervalMs, long forgetAfterMs)
     {
         bool hasChanged = DropWhere(n => n.State == KnownNodeState.Missing && nowMs - n.HeardAtMs > forgetAfterMs);
@@ -107,11 +111,11 @@ internal sealed class NodeTable
             hasChanged = true;
         }
 
-        // A process that was killed and started again under its name.
+        // Otherwise a process that was killed and restarted with its name would count as missing.
         return DropWhere(n => n.State == KnownNodeState.Missing && HasNamesake(n)) || hasChanged;
     }
 
-    /// <summary>Names of the missing nodes, for people.</summary>
+    /// <summary>Returns the names of the missing nodes as text.</summary>
     internal string NameMissing()
     {
         string[] names = [.. _nodes.Values.Where(static n => n.State == KnownNodeState.Missing).Select(static n => $"'{n.Name}'").Order(StringComparer.Ordinal)];

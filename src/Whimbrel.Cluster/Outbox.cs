@@ -4,28 +4,34 @@ using System.Diagnostics.CodeAnalysis;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What waits for the bus, from any thread, within a limit. The sequence is given under the same gate that orders the queue; a broadcast that is dropped has
-/// used its number, so that the other nodes find the gap. Broadcasts that wait for the same turn of the loop share an envelope for each group, whose first place in the queue
-/// they take: the order of a group is kept, that of groups among each other is not. What the bus has taken lately is kept, and goes out once more when a lost broker is back.
+/// Bounded queue of envelopes for the bus, for any thread. Sequences are assigned under the gate that orders the queue.
+/// A dropped broadcast uses its number, so that the other nodes detect the gap. Queued broadcasts of one group share an
+/// envelope: the order within a group is kept, the order between groups is not. Recently published broadcasts are kept
+/// and published again after a reconnect.
 /// </summary>
 internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy policy, EnvelopeForm form)
 {
-    // Behind the last broadcast of a group, so that lost marks do not hide a loss: where one envelope of twenty is lost, each alone, one loss of a billion stays unknown until the next broadcast.
+    // Marks after the last broadcast of a group, so that lost marks do not hide a loss. With independent losses of one
+    // envelope in twenty, one loss in a billion is not detected before the next broadcast.
     private const int MarksBehindLast = 6;
 
-    /// <summary>So much of marks and questions waits beside the broadcasts. Others wait where they come from, which is a list of groups.</summary>
+    /// <summary>
+    /// Maximum bytes of queued marks and questions. Further ones wait in the list of groups that they come from.
+    /// </summary>
     internal const int ControlLimitBytes = 256 * 1024;
 
-    /// <summary>For so long broadcasts that the bus took are kept: the longest time in which a silent broker is found, and some more.</summary>
+    /// <summary>
+    /// Time for which published broadcasts are kept: more than the longest time until a silent broker is detected.
+    /// </summary>
     internal const long RepeatMs = 10_000;
 
-    // Beside its bytes an envelope that is kept has an object and the unused part of its buffer.
+    // A kept envelope also takes an object and the unused part of its buffer.
     private const int MemoryAroundKept = 128;
 
     private readonly Lock _gate = new();
-    private readonly WaitingLine _broadcasts = new(); // these alone count against the limit, and may be lost for others
-    private readonly WaitingLine _control = new(); // marks, whose place among broadcasts matters
-    private readonly WaitingLine _words = new(); // of this node to others: they overtake all else, and are not held
+    private readonly WaitingLine _broadcasts = new(); // only these count against the limit and can be dropped
+    private readonly WaitingLine _control = new(); // marks; they keep their position among broadcasts
+    private readonly WaitingLine _words = new(); // of this node itself: they overtake all others and are not held
     private readonly WaitingLine _again = new();
     private readonly Queue<Outgoing> _sent = [];
     private long _sentBytes;
@@ -33,33 +39,33 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
     private readonly Queue<GroupState> _unmarked = [];
     private long _bytes;
     private long _controlBytes; // of these
-    private int _marksDue; // so many of the unmarked have their turn now
+    private int _marksDue; // number of unmarked groups to be marked now
     private bool _isScheduled;
     private bool _isClosed;
 
-    // With the oldest envelope that a full queue loses go all broadcasts in it.
+    // Small, because a full queue drops whole envelopes with all their broadcasts.
     private readonly int _mostJoinedBytes = Math.Min(Envelope.MostJoinedBytes, limitBytes / 16);
     private int _mostEnvelopeBytes;
 
     internal long Bytes => Interlocked.Read(ref _bytes);
 
-    /// <summary>What the broker takes, from now on.</summary>
+    /// <summary>Sets the largest envelope that the broker accepts.</summary>
     internal void SetMostEnvelopeBytes(int bytes)
     {
         lock (_gate) _mostEnvelopeBytes = bytes;
     }
 
-    /// <summary>Queues a broadcast of a group and gives it its number.</summary>
-    /// <param name="group">Of which group.</param>
-    /// <param name="message">Its bytes.</param>
+    /// <summary>Queues a broadcast and assigns its sequence.</summary>
+    /// <param name="group">Group of the broadcast.</param>
+    /// <param name="message">Bytes of the message.</param>
     /// <param name="since">See <see cref="Outgoing.NoteSince"/>.</param>
-    /// <param name="dropped">Filled with what was dropped for it, itself perhaps.</param>
-    /// <returns>True when the caller has to see to it that the loop takes it.</returns>
+    /// <param name="dropped">List of the dropped broadcasts, perhaps including this one.</param>
+    /// <returns>True if the caller must schedule the loop.</returns>
     internal bool Add(GroupState group, ReadOnlySpan<byte> message, long since, ref List<(GroupState Group, int Count)>? dropped)
     {
         int alone = form.Length(group.NameBytes.Length, Envelope.MessageLength(message.Length));
         bool mayJoin = alone <= _mostJoinedBytes;
-        // What is large is copied before the gate is taken.
+        // Large messages are copied before the gate is taken.
         Outgoing? made = mayJoin ? null : form.Broadcast(group, message);
         lock (_gate)
         {
@@ -77,7 +83,7 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
             {
                 (dropped ??= []).Add((group, 1));
                 if (made is not null) Return(made);
-                group.Open = null; // numbers in an envelope follow each other
+                group.Open = null; // because sequences in an envelope are consecutive
                 return false;
             }
 
@@ -105,8 +111,8 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>Queues a mark or a question, unless too many wait.</summary>
-    /// <returns>False when it was not taken.</returns>
+    /// <summary>Queues a mark or a question, unless too many are queued.</summary>
+    /// <returns>False if it was not queued.</returns>
     internal bool TryAddControl(Outgoing item, out bool mustSchedule)
     {
         lock (_gate)
@@ -119,7 +125,10 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>Queues what its caller keeps within limits: reports of presence, which are nothing when a part of them is missing.</summary>
+    /// <summary>
+    /// Queues without a limit what the caller limits: presence reports, which are useless if a part is missing, and the
+    /// goodbye.
+    /// </summary>
     internal bool AddControl(Outgoing item)
     {
         lock (_gate)
@@ -130,7 +139,7 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>Whether something that this node says of itself has not left yet.</summary>
+    /// <summary>Whether messages of this node about itself are queued.</summary>
     internal bool HasWords
     {
         get
@@ -139,13 +148,13 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>It is time for a mark of each group that needs one.</summary>
+    /// <summary>Makes marks due for all groups that need one.</summary>
     internal void BeginMarks()
     {
         lock (_gate) _marksDue = _unmarked.Count;
     }
 
-    /// <summary>Forgets what was sent too long ago to be lost with the broker.</summary>
+    /// <summary>Releases published broadcasts that are too old to be repeated, or beyond the limit.</summary>
     internal void TrimSent(long nowMs)
     {
         lock (_gate)
@@ -158,12 +167,12 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>A lost broker is back: what it was given last goes out again, before all other broadcasts.</summary>
+    /// <summary>Queues recently published broadcasts again, before all others. Called after a reconnect.</summary>
     internal void Repeat()
     {
         lock (_gate)
         {
-            // Younger than what was sent: the broker was lost again before all of it had left.
+            // Newer than the published ones: the broker was lost again before the previous repetition was complete.
             List<Outgoing> rest = [];
             while (_again.TryTake(out Outgoing? item)) rest.Add(item);
             while (_sent.TryDequeue(out Outgoing? item))
@@ -179,11 +188,13 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>Takes the next group that is to be marked now, with its sequence; none while too many marks wait.</summary>
+    /// <summary>
+    /// Takes the next group that is due for a mark, with its sequence. Returns false while too many marks are queued.
+    /// </summary>
     internal bool TryTakeUnmarked([NotNullWhen(true)] out GroupState? group, out ulong sequence)
     {
         (group, sequence) = (null, 0);
-        if (_marksDue == 0) return false; // the loop's own
+        if (_marksDue == 0) return false; // used on the loop only
         lock (_gate)
         {
             if (_controlBytes >= ControlLimitBytes) return false;
@@ -195,7 +206,7 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>All that was ever published to the group is told again: the broker was away, or somebody asks.</summary>
+    /// <summary>Makes the group publish marks again, after a reconnect.</summary>
     internal void MarkAgain(GroupState group)
     {
         lock (_gate)
@@ -204,7 +215,7 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>Whether the other nodes have been told all about the group that this one could tell.</summary>
+    /// <summary>Returns whether no envelopes and marks of the group are left to be published.</summary>
     internal bool IsSettled(GroupState group, bool isConnected)
     {
         lock (_gate) return group.Waiting == 0 && group.MarksLeft == 0 && (isConnected || group.Sequence == 0);
@@ -215,7 +226,10 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         lock (_gate) return group.Sequence;
     }
 
-    /// <summary>Moves what waits, so many at most, for the loop; while it is held, only what has no order. It counts as waiting until <see cref="Sent"/>.</summary>
+    /// <summary>
+    /// Takes up to <paramref name="most"/> envelopes for the loop; while broadcasts are held, only unordered ones. They
+    /// count as queued until <see cref="Sent"/>.
+    /// </summary>
     internal void Take(List<Outgoing> target, int most, bool isHeld)
     {
         lock (_gate)
@@ -226,8 +240,8 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
     }
 
     /// <summary>
-    /// Takes back what the bus has no room for, so that the policy decides about it again: with the loop it would count, and nothing could be dropped for what comes.
-    /// The loop looks again by itself when there is room.
+    /// Takes back envelopes that the bus has no room for, so that the policy can drop them again. The loop takes them
+    /// again when there is room.
     /// </summary>
     internal void GiveBack(List<Outgoing> items)
     {
@@ -240,13 +254,18 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         items.Clear();
     }
 
-    /// <summary>The bus is away: whoever adds next says so again.</summary>
+    /// <summary>
+    /// Clears the scheduled flag, so that the next caller of <see cref="Add"/> schedules the loop again.
+    /// </summary>
     internal void Unschedule()
     {
         lock (_gate) _isScheduled = false;
     }
 
-    /// <summary>The bus has taken them. Broadcasts are kept for a while, since the broker may be lost with them.</summary>
+    /// <summary>
+    /// Records that the bus has accepted envelopes. Broadcasts are kept for a while, because the broker may be lost
+    /// with them.
+    /// </summary>
     internal void Sent(ReadOnlySpan<Outgoing> items, long nowMs)
     {
         lock (_gate)
@@ -269,7 +288,7 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         TrimSent(nowMs);
     }
 
-    /// <summary>The bus will never take it.</summary>
+    /// <summary>Removes an envelope that the bus will never accept.</summary>
     internal void Discard(Outgoing item)
     {
         lock (_gate) Leaves(item);
@@ -290,7 +309,7 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
 
     private WaitingLine LineOf(Outgoing item) => item.IsRepeated ? _again : item.Count > 0 ? _broadcasts : item.IsOrdered ? _control : _words;
 
-    // In the order in which they came, so that a mark stays behind the broadcasts that it counts.
+    // In arrival order, so that a mark stays after the broadcasts that it counts.
     private bool TryTake(bool isHeld, [NotNullWhen(true)] out Outgoing? oldest)
     {
         if (_words.TryTake(out oldest)) return true;
@@ -302,7 +321,7 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         return true;
     }
 
-    /// <summary>It takes nothing more.</summary>
+    /// <summary>Closes an envelope for further broadcasts.</summary>
     private static void Close(Outgoing item)
     {
         if (item.Group is { } group && group.Open == item) group.Open = null;

@@ -5,11 +5,13 @@ using System.Text.Unicode;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// Counts of members by group and node, without I/O and clock. Each node says what has changed since it last spoke, as a numbered revision, and when nothing has, the revision that
-/// it is at: so a beat is small, and whoever missed one sees it with the next, and asks for all. Telling is the loop's; what was heard is read on any thread.
+/// Member counts by group and node, without I/O and clock. A node publishes changes as numbered revisions, or its
+/// current revision if nothing has changed. A node that missed a revision detects it with the next report and requests
+/// a snapshot. Published on the loop; read on any thread.
 /// </summary>
 /// <remarks>
-/// A payload: part (1 byte), number of a snapshot's part (2), then for each group length of its name (2), name in UTF-8, count (4), little endian. The envelope's sequence is the revision.
+/// Payload, little endian: part (1 byte), number of the snapshot part (2), then per group length of the name (2), name
+/// in UTF-8, count (4). The envelope's sequence is the revision.
 /// </remarks>
 internal sealed class Presence(int mostBytes)
 {
@@ -22,10 +24,10 @@ internal sealed class Presence(int mostBytes)
     private ulong _revision;
     private bool _isSnapshotDue = true;
 
-    /// <summary>All is said again the next time: somebody asks, or may have missed what was said.</summary>
+    /// <summary>Makes the next report a snapshot, because a node requested it or may have missed a report.</summary>
     internal void SayAll() => _isSnapshotDue = true;
 
-    /// <summary>What is to be said now, in this order.</summary>
+    /// <summary>Creates the payloads of the next report, in order.</summary>
     internal List<(ulong Revision, byte[] Payload)> Tell(IEnumerable<GroupState> groups)
     {
         bool isSnapshot = _isSnapshotDue;
@@ -72,16 +74,16 @@ internal sealed class Presence(int mostBytes)
         return said;
     }
 
-    /// <summary>The node leaves.</summary>
+    /// <summary>Removes a node that leaves.</summary>
     internal void Forget(ulong instance)
     {
         lock (_gate) _nodes.Remove(instance);
     }
 
-    /// <summary>Takes note of what another node says.</summary>
-    /// <param name="envelope">Of presence.</param>
-    /// <param name="nowMs">The loop's time.</param>
-    /// <param name="askAgainMs">So long a question waits for its answer.</param>
+    /// <summary>Processes a report of another node.</summary>
+    /// <param name="envelope">Envelope with the report.</param>
+    /// <param name="nowMs">Time of the loop.</param>
+    /// <param name="askAgainMs">Time after which an unanswered request is repeated.</param>
     internal PresenceHeard Hear(in Envelope envelope, long nowMs, long askAgainMs)
     {
         ReadOnlySpan<byte> payload = envelope.Payload;
@@ -110,7 +112,7 @@ internal sealed class Presence(int mostBytes)
         }
     }
 
-    /// <summary>Forgets the nodes that were not heard since then.</summary>
+    /// <summary>Removes the nodes without a report since that time.</summary>
     internal void Forget(long beforeMs)
     {
         lock (_gate)
@@ -122,7 +124,7 @@ internal sealed class Presence(int mostBytes)
         }
     }
 
-    /// <summary>Adds the other nodes that have members in the group. Any thread.</summary>
+    /// <summary>Adds the other nodes with members in the group to a list. Any thread.</summary>
     internal void Read(string group, List<NodePresence> target)
     {
         lock (_gate)
@@ -134,22 +136,22 @@ internal sealed class Presence(int mostBytes)
         }
     }
 
-    /// <returns>False when it cannot be read.</returns>
+    /// <returns>False if the payload is invalid.</returns>
     private static bool Take(PresenceOfNode node, PresencePart part, ulong revision, ReadOnlySpan<byte> payload)
     {
-        if (part is PresencePart.Beat or PresencePart.Change) node.Coming = null; // parts come together: the rest is lost
+        if (part is PresencePart.Beat or PresencePart.Change) node.Coming = null; // the other parts are lost
         if (part == PresencePart.Beat || revision <= node.Revision) return true;
         ReadOnlySpan<byte> groups = payload[HeadBytes..];
         if (part == PresencePart.Change)
         {
-            if (node.Revision == 0 || revision != node.Revision + 1) return true; // it is asked for all
+            if (node.Revision == 0 || revision != node.Revision + 1) return true; // a snapshot is requested
             node.Revision = revision;
             return TryAdd(groups, node.Counts);
         }
 
         int number = BinaryPrimitives.ReadUInt16LittleEndian(payload[1..]);
         if (number == 0) (node.Coming, node.ComingRevision, node.NextPart) = (new Dictionary<string, int>(StringComparer.Ordinal), revision, 0);
-        if (node.Coming is not { } coming || node.ComingRevision != revision || number < node.NextPart) return true; // or it came twice
+        if (node.Coming is not { } coming || node.ComingRevision != revision || number < node.NextPart) return true; // or twice
         if (number > node.NextPart)
         {
             node.Coming = null;

@@ -1,14 +1,14 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What hearing an envelope of presence came to.</summary>
+/// <summary>Result of processing a presence report.</summary>
 internal enum PresenceHeard
 {
-    /// <summary>What is known of the node is what it said.</summary>
+    /// <summary>The counts of the node are up to date.</summary>
     Known,
 
-    /// <summary>Something before it did not come: the node has to say all.</summary>
+    /// <summary>An earlier report is missing: a snapshot must be requested.</summary>
     Ask,
 
-    /// <summary>It cannot be read.</summary>
+    /// <summary>The report is invalid.</summary>
     Refused,
 }

@@ -1,11 +1,11 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What is known of the members on one other node.</summary>
+/// <summary>Member counts of one other node.</summary>
 internal sealed class PresenceOfNode(string node)
 {
     internal string Node { get; } = node;
 
-    /// <summary>How far; 0 while it has never said all.</summary>
+    /// <summary>Revision of the counts; 0 before the first snapshot.</summary>
     internal ulong Revision { get; set; }
 
     internal long HeardAtMs { get; set; }
@@ -14,7 +14,7 @@ internal sealed class PresenceOfNode(string node)
 
     internal Dictionary<string, int> Counts { get; set; } = new(StringComparer.Ordinal);
 
-    // A snapshot of which not all parts have come.
+    // A snapshot of which parts are outstanding.
 
     internal Dictionary<string, int>? Coming { get; set; }
 

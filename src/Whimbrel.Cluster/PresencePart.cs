@@ -1,17 +1,17 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What an envelope of presence brings.</summary>
+/// <summary>Content of a presence report.</summary>
 internal enum PresencePart : byte
 {
     /// <summary>Nothing has changed.</summary>
     Beat,
 
-    /// <summary>Groups whose count has changed.</summary>
+    /// <summary>Groups with changed counts.</summary>
     Change,
 
-    /// <summary>A part of all groups with members.</summary>
+    /// <summary>A part of a snapshot: groups with members.</summary>
     Snapshot,
 
-    /// <summary>The last part.</summary>
+    /// <summary>The last part of a snapshot.</summary>
     SnapshotEnd,
 }

@@ -1,27 +1,28 @@
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What a subscribed group knows of one node that publishes to it: the sans-I/O heart of finding losses. A structure in the group's array, since there is one for each group and node.
+/// State of one publishing node in a subscribed group: detects losses, without I/O. A structure in the group's array,
+/// because there is one per group and node.
 /// </summary>
 internal struct Publisher(ulong instance, string node, uint epoch, ulong last)
 {
     internal readonly ulong Instance => instance;
 
-    /// <summary>Its id, for gaps.</summary>
+    /// <summary>Id of the node, for gaps.</summary>
     internal readonly string Node => node;
 
     /// <summary>
-    /// So many were before the first that came, while the subscription was fresh: not ours if it had published them before it was asked, and then its answer says so in time;
-    /// losses otherwise.
+    /// Number of broadcasts before the first one that arrived at a new subscription. They count as losses, unless the
+    /// publisher's answer shows in time that they were published before the question.
     /// </summary>
     internal long Unproven { get; set; }
 
-    /// <summary>Takes note of broadcasts or a mark.</summary>
-    /// <param name="epochHeard">Their epoch.</param>
-    /// <param name="sequence">The first one's sequence; of a mark the last that was.</param>
-    /// <param name="count">How many broadcasts; 0: it only tells what was.</param>
-    /// <param name="missed">How many before them did not come.</param>
-    /// <returns>How many are new: the last ones. The others came before, or late.</returns>
+    /// <summary>Processes broadcasts or a mark.</summary>
+    /// <param name="epochHeard">Epoch of the envelope.</param>
+    /// <param name="sequence">Sequence of the first broadcast; for a mark that of the last published one.</param>
+    /// <param name="count">Number of broadcasts; 0 for a mark.</param>
+    /// <param name="missed">Number of broadcasts before them that did not arrive.</param>
+    /// <returns>Number of new broadcasts, which are the last ones. The others are duplicates or late.</returns>
     internal int Hear(uint epochHeard, ulong sequence, int count, out long missed)
     {
         missed = 0;

@@ -4,30 +4,35 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// A group of a <see cref="Cluster"/> whose last messages are kept by the bus: a session that was away resumes behind the last message its client got. Any thread. Made by
-/// <see cref="Cluster.RecoverableGroup"/>, and lives as long as its cluster.
+/// A group of a <see cref="Cluster"/> with a history on the bus: a session resumes after the last message that its
+/// client received. Thread-safe. Created by <see cref="Cluster.RecoverableGroup"/>; lives as long as its cluster.
 /// </summary>
 /// <remarks>
 /// The contract, by number; each number has a test:
 /// <list type="number">
-/// <item>The stream decides: members on all nodes, also those of the node that published, get messages out of it alone, in its order, each once. So they wait for the broker.</item>
-/// <item>Resuming gives all behind the position, each once and in order, and then what comes, without a gap or a duplicate between; or says that it cannot, and the session is no member.</item>
-/// <item>A history that was trimmed behind the position, or another stream, is told as such, to those who resume and to members alike.</item>
-/// <item>While the broker is away broadcasts wait within their limit, then are refused. What may be lost with the broker is told by <see cref="ClusterOptions.OnGap"/> and not sent twice.</item>
-/// <item>What is in the stream and cannot be read, is not signed, or is of another group is left out and counted.</item>
+/// <item>Members on all nodes, including the publishing one, receive messages from the stream only, in its order and
+/// once each. Delivery therefore waits for the broker.</item>
+/// <item>Resuming sends all messages after the position and then new ones, in order, without gap or duplicate; or it
+/// fails, and the session is no member.</item>
+/// <item>A history that was trimmed after the position, or a replaced stream, is reported to resuming sessions and to
+/// members.</item>
+/// <item>While the broker is away broadcasts are queued up to the limit, then rejected. Possible losses with the broker
+/// are reported by <see cref="ClusterOptions.OnGap"/>; nothing is sent twice.</item>
+/// <item>Entries of the stream that are invalid, unsigned or of another group are dropped and counted.</item>
 /// </list>
-/// A node reads the stream when another says that there is news, and each <see cref="ClusterOptions.MarkInterval"/> in case that was lost. All of it is on the node's loop.
+/// A node reads the stream when another node announces new entries, and every <see cref="ClusterOptions.MarkInterval"/>
+/// in case an announcement was lost. This runs on the node's loop.
 /// </remarks>
 public sealed class RecoverableGroup
 {
     private const int MostInBatch = 256;
-    private const int MostBatchBytes = 1 << 20; // or one
+    private const int MostBatchBytes = 1 << 20; // or one larger entry
     private const int MostInPage = 256;
-    private const int KeptForReaders = 64; // beyond the history, so that a node that is about to read does not find it trimmed
+    private const int KeptForReaders = 64; // beyond the history, so that entries are not trimmed before nodes read them
     private const int LeastInBatch = 16;
     private const int MostRunning = 16;
     private const int MostResuming = 65_536;
-    private const long PatienceMs = 4_500; // within 5 s whoever enters has its answer
+    private const long PatienceMs = 4_500; // so that each join or resume completes within 5 s
     private static readonly TimeSpan s_retry = TimeSpan.FromMilliseconds(20);
     private static readonly TimeSpan s_look = TimeSpan.FromMilliseconds(250);
 
@@ -44,15 +49,15 @@ public sealed class RecoverableGroup
     private readonly HistoryLimits _kept;
     private readonly SessionGroup _members;
     private readonly byte[] _nameBytes;
-    private readonly List<Resumption> _waiting = []; // for the node to be placed, or to get as far as they are
+    private readonly List<Resumption> _waiting = []; // until the node has a position, or has reached theirs
     private readonly Queue<Resumption> _next = [];
     private readonly List<Resumption> _running = [];
-    private GroupPosition? _place; // all up to here was given to members
-    private LoopTimer? _retry; // members had no room: until then nothing is asked for
+    private GroupPosition? _place; // position of the last message delivered to members
+    private LoopTimer? _retry; // members had no room: until then nothing is read
     private bool _isAppending;
     private bool _isReading;
     private bool _isNews;
-    private bool _mustRead; // members here have not had all that was appended: more would push it out of the history
+    private bool _mustRead; // local members have not received all appended entries: more would trim them
     private long _answeredAtMs;
     private LoopTimer? _patience;
 
@@ -65,10 +70,12 @@ public sealed class RecoverableGroup
         Subject = Subjects.OfHistory(cluster.Application, name);
     }
 
-    /// <summary>Compared exactly, on all nodes. Not a name of <see cref="Cluster.Group"/>, which has other groups.</summary>
+    /// <summary>
+    /// Name of the group, compared ordinally on all nodes. Independent of the names of <see cref="Cluster.Group"/>.
+    /// </summary>
     public string Name => _members.Name;
 
-    /// <summary>Members on this node. A moment old.</summary>
+    /// <summary>Number of members on this node; a snapshot.</summary>
     public int LocalCount => _members.Count;
 
     internal RecoverableOptions Options { get; }
@@ -77,18 +84,26 @@ public sealed class RecoverableGroup
 
     internal ReadOnlySpan<byte> NameBytes => _nameBytes;
 
-    /// <summary>Adds a session that wants what comes from now on. To load its state, do that when this has completed: nothing behind the position is missed then.</summary>
-    /// <param name="session">Connected, and no member.</param>
-    /// <returns><see cref="ResumeOutcome.Recovered"/> with nothing sent, <see cref="ResumeOutcome.Unavailable"/> or <see cref="ResumeOutcome.Ended"/>. Completes on the thread pool.</returns>
+    /// <summary>
+    /// Adds a session for new messages. Load its state after this has completed: then no message after the position is
+    /// missed.
+    /// </summary>
+    /// <param name="session">Connected session that is no member.</param>
+    /// <returns>
+    /// <see cref="ResumeOutcome.Recovered"/> with nothing sent, <see cref="ResumeOutcome.Unavailable"/>,
+    /// <see cref="ResumeOutcome.NotSupported"/> or <see cref="ResumeOutcome.Ended"/>. Completes on the thread pool.
+    /// </returns>
     public Task<ResumeResult> JoinAsync(Session session) => EnterAsync(session, null);
 
-    /// <summary>Sends a session all behind a position and makes it a member.</summary>
-    /// <param name="session">Connected, and no member.</param>
-    /// <param name="position">Of the last message its client got, or of the result of an earlier join. From the client: it may be anything.</param>
-    /// <returns>Whether that could be done. Completes on the thread pool.</returns>
+    /// <summary>Sends a session all messages after a position and adds it as a member.</summary>
+    /// <param name="session">Connected session that is no member.</param>
+    /// <param name="position">
+    /// Position of the client's last message, or of the result of an earlier join. May be untrusted.
+    /// </param>
+    /// <returns>Outcome and new position. Completes on the thread pool.</returns>
     public Task<ResumeResult> ResumeAsync(Session session, GroupPosition position) => EnterAsync(session, position);
 
-    /// <summary>Removes a session, also one that resumes. It leaves by itself when it ends.</summary>
+    /// <summary>Removes a session, also one that is resuming. A session that ends is removed automatically.</summary>
     /// <param name="session">The session.</param>
     public void Leave(Session session)
     {
@@ -96,10 +111,16 @@ public sealed class RecoverableGroup
         _loop.Post(s => LeaveHere((Session)s!), session);
     }
 
-    /// <summary>Appends the bytes to the group; members on all nodes, this one too, get them out of the stream. Never waits. What one caller sends is in order.</summary>
-    /// <param name="data">At most <see cref="ClusterOptions.MaxPayloadBytes"/>. Free to be reused at once.</param>
-    /// <returns><see cref="SendResult.Full"/> when too much waits for the broker, or the node has left: nobody gets it.</returns>
-    /// <exception cref="ArgumentException">Too large.</exception>
+    /// <summary>
+    /// Appends a message to the stream, from which members on all nodes receive it. Never waits. Messages of one caller
+    /// keep their order.
+    /// </summary>
+    /// <param name="data">Message, at most <see cref="ClusterOptions.MaxPayloadBytes"/>. It is copied.</param>
+    /// <returns>
+    /// <see cref="SendResult.Queued"/>; or <see cref="SendResult.Full"/> if the queue to the broker is full or the node
+    /// has left. Then no member receives it.
+    /// </returns>
+    /// <exception cref="ArgumentException">The message is too large.</exception>
     public SendResult Broadcast(ReadOnlySpan<byte> data)
     {
         _cluster.CheckPayload(data);
@@ -110,18 +131,18 @@ public sealed class RecoverableGroup
             if (_isClosed || _queuedBytes + length > Options.QueueLimitBytes) return SendResult.Full;
             _queue.Enqueue(_cluster.Seal(_nameBytes, ++_sequence, data));
             _queuedBytes += length;
-            if (_queue.Count > 1) return SendResult.Queued; // the loop has been told, or will see it when the bus answers
+            if (_queue.Count > 1) return SendResult.Queued; // the loop is scheduled, or the bus answers
         }
 
         _loop.Post(static g => ((RecoverableGroup)g!).Append(), this);
         return SendResult.Queued;
     }
 
-    /// <summary>Sends the text as UTF-8; in all else the same.</summary>
-    /// <param name="text">What to send.</param>
+    /// <summary>Appends a text as UTF-8, as <see cref="Broadcast(ReadOnlySpan{byte})"/> does.</summary>
+    /// <param name="text">Text to send.</param>
     public SendResult Broadcast(string text) => Broadcast(Encoding.UTF8.GetBytes(text));
 
-    /// <summary>The name.</summary>
+    /// <summary>Returns the name.</summary>
     public override string ToString() => Name;
 
     private Task<ResumeResult> EnterAsync(Session session, GroupPosition? from)
@@ -135,7 +156,10 @@ public sealed class RecoverableGroup
 
     // ------------------------------------------------------------------ on the node's loop
 
-    /// <summary>The broker is there, or something may have come: with each tick, when it is reached, and when it says so.</summary>
+    /// <summary>
+    /// Appends queued messages and reads new entries. Called with each tick, after a reconnect, and for each
+    /// announcement.
+    /// </summary>
     internal void Look()
     {
         Append();
@@ -148,7 +172,7 @@ public sealed class RecoverableGroup
         lock (_gate)
         {
             _isClosed = true;
-            left = _isAppending ? 0 : _queue.Count; // what is with the bus is told when it answers
+            left = _isAppending ? 0 : _queue.Count; // a pending append is reported when the bus answers
             if (left > 0) _queue.Clear();
         }
 
@@ -164,7 +188,8 @@ public sealed class RecoverableGroup
     private void Append()
     {
         if (_isAppending || _mustRead || !_cluster.IsReached) return;
-        // A quarter of the history at once, and the next when members here have had it: otherwise a burst trims itself before it is read.
+        // At most a quarter of the history at once, and the next after local members have received it. Otherwise a
+        // burst is trimmed before it is read.
         int mostInBatch = Math.Clamp(Options.History.MaxCount / 4, LeastInBatch, MostInBatch);
         long mostBatchBytes = Math.Min(MostBatchBytes, Options.History.MaxBytes / 4);
         List<ReadOnlyMemory<byte>> batch = [];
@@ -181,12 +206,12 @@ public sealed class RecoverableGroup
             }
         }
 
-        // The broker would never take them, and what is behind them would wait for ever.
+        // The broker would never accept them, and later messages would wait for ever.
         if (tooLarge > 0) _cluster.TellNotAppended(Name, tooLarge);
         if (batch.Count == 0) return;
         if (_history.Unsupported is not null)
         {
-            // It will never be taken: told, instead of waiting until the queue is full.
+            // They will never be accepted: reported now instead of when the queue is full.
             Appended(batch.Count, isIn: false);
             return;
         }
@@ -224,7 +249,7 @@ public sealed class RecoverableGroup
         if (_isClosed) return;
         if (page is null)
         {
-            _mustRead = false; // its answer is lost, or the broker: what is appended next does not wait for it
+            _mustRead = false; // the answer or the broker is lost: the next append does not wait for it
             EndUnsupported();
             foreach (Resumption one in _waiting) End(one, ResumeOutcome.Unavailable, $"{_cluster.BusText} did not give the history.");
             _waiting.Clear();
@@ -249,8 +274,8 @@ public sealed class RecoverableGroup
         }
     }
 
-    /// <summary>Gives members what they have not had.</summary>
-    /// <returns>False when a loop was full: the rest comes later.</returns>
+    /// <summary>Delivers new entries to the members.</summary>
+    /// <returns>False if a loop was full: the rest is delivered later.</returns>
     private bool Give(HistoryPage page)
     {
         if (_place is not { } place)
@@ -270,7 +295,7 @@ public sealed class RecoverableGroup
 
         foreach (HistoryEntry entry in page.Entries)
         {
-            if (entry.Offset != place.Offset + 1) continue; // of a stream that was another when it was asked for
+            if (entry.Offset != place.Offset + 1) continue; // the stream was replaced after the request
             GroupPosition at = place with { Offset = entry.Offset };
             if (!Deliver(_members, at, entry, out _)) return false;
             _place = place = at;
@@ -295,7 +320,7 @@ public sealed class RecoverableGroup
         }
     }
 
-    /// <summary>All that wait have their answer at once, where the broker keeps no histories.</summary>
+    /// <summary>Ends all waiting sessions if the broker keeps no history.</summary>
     private void EndUnsupported()
     {
         if (_history.Unsupported is not { } why) return;
@@ -305,7 +330,7 @@ public sealed class RecoverableGroup
         _running.Clear();
     }
 
-    /// <summary>Ends those that wait for a bus that does not answer.</summary>
+    /// <summary>Ends sessions that have waited too long for an answer of the bus.</summary>
     private void EndLate()
     {
         long before = _loop.TimeMs - PatienceMs;
@@ -389,7 +414,7 @@ public sealed class RecoverableGroup
     private void Resume(Resumption one, HistoryPage? page)
     {
         _answeredAtMs = _loop.TimeMs;
-        if (!_running.Contains(one)) return; // too late: it has ended
+        if (!_running.Contains(one)) return; // the session's resumption has ended meanwhile
         if (_isClosed || page is null || _place is not { } place)
         {
             Ended(one, ResumeOutcome.Unavailable);
@@ -404,7 +429,7 @@ public sealed class RecoverableGroup
         }
         else if (place.Epoch != one.At.Epoch || one.At.Offset > place.Offset)
         {
-            // The client got further on another node than this one has read.
+            // The client has received more on another node than this one has read.
             _running.Remove(one);
             _waiting.Add(one);
             Follow();
@@ -416,7 +441,7 @@ public sealed class RecoverableGroup
         }
     }
 
-    /// <summary>Up to the members' place and no further: what is behind it comes to all of them.</summary>
+    /// <summary>Sends entries up to the members' position. Later entries are delivered to all members.</summary>
     private void Catch(Resumption one, GroupPosition place, HistoryPage page)
     {
         foreach (HistoryEntry entry in page.Entries)

@@ -1,21 +1,28 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>How a <see cref="RecoverableGroup"/> is kept and told.</summary>
+/// <summary>Options of a <see cref="RecoverableGroup"/>.</summary>
 public sealed class RecoverableOptions
 {
-    /// <summary>How much is kept. The same on each node.</summary>
+    /// <summary>Limits of the history. Must be the same on each node.</summary>
     public HistoryLimits History { get; init; } = new();
 
-    /// <summary>How members get a message and its position. On a loop; must not block. Required.</summary>
+    /// <summary>
+    /// Delivery of a message and its position to the members. Called on a loop; must not block. Required.
+    /// </summary>
     public required HistoryDelivery Deliver { get; init; }
 
     /// <summary>
-    /// Members here missed something: trimmed before this node had read it, or the stream was replaced. With the members, the position from which it goes on, and which of the two. Called before
-    /// the next message, on a loop; must not block. They should be told to load their state anew. There may be none.
+    /// Called when local members missed messages: the history was trimmed before this node read it, or the stream was
+    /// replaced. Arguments: the members (perhaps none), the position before the next message, and
+    /// <see cref="ResumeOutcome.Trimmed"/> or <see cref="ResumeOutcome.Replaced"/>. The clients should load their state
+    /// again. Called before the next message, on a loop; must not block.
     /// </summary>
     public Action<SessionGroup, GroupPosition, ResumeOutcome>? OnBroken { get; init; }
 
-    /// <summary>Most bytes of this node's broadcasts that wait for the broker: default 4 MiB. Above it broadcasts are refused.</summary>
+    /// <summary>
+    /// Maximum bytes of this node's broadcasts queued for the broker: default 4 MiB, at least 1 KiB. Above it
+    /// broadcasts return <see cref="SendResult.Full"/>.
+    /// </summary>
     public int QueueLimitBytes { get; init; } = 4 << 20;
 
     internal void Check()

@@ -1,23 +1,28 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What resuming came to.</summary>
+/// <summary>Outcome of joining or resuming.</summary>
 public enum ResumeOutcome
 {
-    /// <summary>All since the position was sent, and the session is a member.</summary>
+    /// <summary>All messages since the position were sent, and the session is a member.</summary>
     Recovered,
 
-    /// <summary>Cannot recover: what follows the position is not kept any more.</summary>
+    /// <summary>Recovery is impossible: messages after the position are no longer kept.</summary>
     Trimmed,
 
-    /// <summary>Cannot recover: the position is of a stream that is not there any more.</summary>
+    /// <summary>Recovery is impossible: the position belongs to a stream that no longer exists.</summary>
     Replaced,
 
-    /// <summary>Nothing is known: the broker is away, has not answered for 5 s, or too many resume at once. To be tried again.</summary>
+    /// <summary>
+    /// The broker is away or has not answered within 5 s, the node has left, or too many sessions resume at once. Try
+    /// again.
+    /// </summary>
     Unavailable,
 
-    /// <summary>The session has ended, or has left meanwhile.</summary>
+    /// <summary>The session has ended or left meanwhile.</summary>
     Ended,
 
-    /// <summary>The broker that is reached keeps no histories, and <see cref="ResumeResult.Reason"/> says why. Trying again does not help.</summary>
+    /// <summary>
+    /// The connected broker keeps no history; <see cref="ResumeResult.Reason"/> has the reason. Retries do not help.
+    /// </summary>
     NotSupported,
 }

@@ -1,14 +1,17 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What resuming came to, and where it stands.</summary>
-/// <param name="Outcome">The session is a member with <see cref="ResumeOutcome.Recovered"/> alone.</param>
-/// <param name="Count">Messages that were sent to it.</param>
-/// <param name="Position">Behind these; what comes to a member comes after it.</param>
+/// <summary>Result of joining or resuming.</summary>
+/// <param name="Outcome">Outcome. The session is a member only with <see cref="ResumeOutcome.Recovered"/>.</param>
+/// <param name="Count">Number of messages sent to the session.</param>
+/// <param name="Position">Position after these messages. A member receives the messages after it.</param>
 public readonly record struct ResumeResult(ResumeOutcome Outcome, int Count, GroupPosition Position)
 {
-    /// <summary>Why, for people, with <see cref="ResumeOutcome.Unavailable"/> and <see cref="ResumeOutcome.NotSupported"/>; otherwise null.</summary>
+    /// <summary>
+    /// Reason as text for operators, with <see cref="ResumeOutcome.Unavailable"/> and
+    /// <see cref="ResumeOutcome.NotSupported"/>; otherwise null.
+    /// </summary>
     public string? Reason { get; init; }
 
-    /// <summary>All since the position was sent, and the session is a member.</summary>
+    /// <summary>Whether <see cref="Outcome"/> is <see cref="ResumeOutcome.Recovered"/>.</summary>
     public bool IsRecovered => Outcome == ResumeOutcome.Recovered;
 }

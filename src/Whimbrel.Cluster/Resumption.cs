@@ -1,6 +1,6 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>A session on its way into a recoverable group. On the node's loop.</summary>
+/// <summary>A pending join or resumption of a session. On the node's loop.</summary>
 internal sealed class Resumption(Session session, GroupPosition? from)
 {
     private readonly TaskCompletionSource<ResumeResult> _done = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -8,22 +8,22 @@ internal sealed class Resumption(Session session, GroupPosition? from)
 
     internal Session Session => session;
 
-    /// <summary>It wants what is from now on.</summary>
+    /// <summary>Whether the session joins for new messages only.</summary>
     internal bool IsFromNow => from is null;
 
     internal bool HasLeft { get; set; }
 
-    /// <summary>When it began to wait for an answer of the bus.</summary>
+    /// <summary>Time since which it waits for an answer of the bus.</summary>
     internal long SinceMs { get; set; }
 
-    /// <summary>It was sent all up to here.</summary>
+    /// <summary>Position of the last message sent to the session.</summary>
     internal GroupPosition At { get; set; } = from ?? default;
 
     internal int Count { get; set; }
 
     internal Task<ResumeResult> Task => _done.Task;
 
-    /// <summary>A group of it alone, so that it is served in the form and the order of a group.</summary>
+    /// <summary>Group with only this session, because deliveries take a group.</summary>
     internal SessionGroup Alone
     {
         get

@@ -2,17 +2,20 @@ using System.Text;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Names of groups as subjects of a broker: what a broker may read something into is written as = and two hex digits of its UTF-8.</summary>
+/// <summary>
+/// Subjects of a broker from group names. Bytes of UTF-8 that may have a special meaning are written as = and two hex
+/// digits.
+/// </summary>
 internal static class Subjects
 {
     internal static bool IsPlain(string? name) => name is { Length: >= 1 and <= 64 } && name.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_');
 
-    /// <summary>Where nodes ask each other what they have published.</summary>
+    /// <summary>Returns the subject for messages between nodes: announcements, questions, presence.</summary>
     internal static string OfNodes(string application) => $"{application}.nodes";
 
     internal static string OfGroup(string application, string group) => Make(application, "group", group);
 
-    /// <summary>The stream of a recoverable group, and where news of it is told.</summary>
+    /// <summary>Returns the subject of a recoverable group's stream and of its announcements.</summary>
     internal static string OfHistory(string application, string group) => Make(application, "history", group);
 
     private static string Make(string application, string part, string group)

@@ -2,17 +2,17 @@ using System.Diagnostics.CodeAnalysis;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Envelopes in their order, to which what was taken may be given back. Under the outbox's gate.</summary>
+/// <summary>A queue of envelopes that can take back dequeued ones. Under the outbox's gate.</summary>
 internal sealed class WaitingLine
 {
-    private readonly Stack<Outgoing> _given = []; // before the queue, the oldest on top
+    private readonly Stack<Outgoing> _given = []; // dequeued before the queue, the oldest on top
     private readonly Queue<Outgoing> _queue = [];
 
     internal bool IsEmpty => _given.Count + _queue.Count == 0;
 
     internal void Add(Outgoing item) => _queue.Enqueue(item);
 
-    /// <summary>The youngest of several first.</summary>
+    /// <summary>Takes back an envelope. Several are given back newest first.</summary>
     internal void GiveBack(Outgoing item) => _given.Push(item);
 
     internal bool TryPeek([NotNullWhen(true)] out Outgoing? oldest) => _given.TryPeek(out oldest) || _queue.TryPeek(out oldest);

@@ -4,8 +4,8 @@ using Whimbrel.Clusters;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// How a node stands with the others. A lost broker is degraded, however long: members here are served all the same, and a node that is taken out of
-/// service or started anew for it would lose them, too, and find no broker to join by.
+/// Health check of a node. A lost broker is degraded for any length of time, because local members are still served. A
+/// node that is taken out of service or restarted for it would lose them too, and could not join.
 /// </summary>
 internal sealed class ClusterHealth(HostedCluster hosted, TimeProvider clock) : IHealthCheck
 {

@@ -3,8 +3,8 @@ using Whimbrel.Clusters;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// The options of a node as the section <c>Cluster</c> of a server has them, over those that the program gives. Ranges are those of
-/// <see cref="ClusterOptions.FindMistakes"/>; the address of the broker is the bus's to judge.
+/// Reads the options of a node from the section <c>Cluster</c> of a server, over those in code.
+/// <see cref="ClusterOptions.FindMistakes"/> checks the ranges; the bus checks the address of the broker.
 /// </summary>
 internal static class ClusterSection
 {
@@ -33,7 +33,7 @@ internal static class ClusterSection
             RepeatLimitBytes = section.Int(nameof(code.RepeatLimitBytes), code.RepeatLimitBytes),
             UnsubscribeAfter = section.Time(nameof(code.UnsubscribeAfter), code.UnsubscribeAfter),
 
-            // What no text can be.
+            // Options that text cannot express.
             Deliver = code.Deliver,
             OnGap = code.OnGap,
             OnStateChanged = onStateChanged + code.OnStateChanged,
@@ -44,7 +44,7 @@ internal static class ClusterSection
         return (options, address);
     }
 
-    // It is a secret: a mistake does not repeat it.
+    // Because the key is a secret, messages do not repeat it.
     private static ReadOnlyMemory<byte> ReadKey(SectionReader section, ReadOnlyMemory<byte> code)
     {
         if (section.Text(nameof(ClusterOptions.Key)) is not { } text) return code;

@@ -3,10 +3,10 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>What the program said about the engine that all servers of the host share, and its section.</summary>
+/// <summary>Registration of the engine that all servers of the host share, with its section.</summary>
 internal sealed record EngineRegistration(string Section, Func<IServiceProvider, EngineOptions>? Options)
 {
-    /// <summary>Adds every mistake; with one, what is given is not to be used.</summary>
+    /// <summary>Reads the options and adds every mistake. With a mistake the result must not be used.</summary>
     internal EngineOptions Read(IServiceProvider services, List<string> mistakes)
     {
         SectionReader section = new(services.GetRequiredService<IConfiguration>().GetSection(Section), mistakes);

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>The options of the engine as a section of the configuration has them, over those that the program gives.</summary>
+/// <summary>Reads the options of the engine from a section of the configuration, over those in code.</summary>
 internal static class EngineSection
 {
     internal static EngineOptions Read(SectionReader section, EngineOptions code, Action<Notice> onNotice)

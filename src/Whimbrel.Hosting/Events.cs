@@ -3,7 +3,7 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>What is logged beside notices, whose event ids are below 100.</summary>
+/// <summary>Log events other than notices. Their ids start at 100; those of notices are below.</summary>
 internal static partial class Events
 {
     [LoggerMessage(100, LogLevel.Information, "{Server} listens at {Addresses} ({Engine})")]

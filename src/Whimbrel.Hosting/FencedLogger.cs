@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>A logger that throws must not end a session, a start or a stop: what it throws is dropped.</summary>
+/// <summary>Ignores exceptions of a logger, which must not end a session, a start or a stop.</summary>
 internal sealed class FencedLogger(ILogger inner) : ILogger
 {
     public IDisposable? BeginScope<TState>(TState state)
@@ -28,7 +28,7 @@ internal sealed class FencedLogger(ILogger inner) : ILogger
         }
         catch (Exception)
         {
-            // There is nobody left to tell.
+            // There is no other place to report it.
         }
     }
 }

@@ -1,11 +1,11 @@
 namespace Whimbrel.Hosting;
 
-/// <summary>A health check that the program has asked for: there has to be what it looks at.</summary>
-/// <param name="Name">Of the server.</param>
-/// <param name="IsOfNode">It looks at the server's node of a cluster.</param>
+/// <summary>Registration of a health check. Its server or node must exist.</summary>
+/// <param name="Name">Name of the server.</param>
+/// <param name="IsOfNode">Whether it checks the server's node of a cluster.</param>
 internal sealed record HealthRegistration(string Name, bool IsOfNode)
 {
-    /// <summary>Null when there is one of this name; else what is wrong.</summary>
+    /// <summary>Returns the mistake if there is no server or node of this name; otherwise null.</summary>
     internal string? FindMistake(IReadOnlyCollection<string> servers, IReadOnlyCollection<string> nodes)
     {
         IReadOnlyCollection<string> known = IsOfNode ? nodes : servers;

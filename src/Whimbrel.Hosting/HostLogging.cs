@@ -4,7 +4,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>Loggers of the host; none where it has no logging.</summary>
+/// <summary>Creates loggers of the host; without logging they do nothing.</summary>
 internal static class HostLogging
 {
     internal static ILogger Make(IServiceProvider services, string category) =>

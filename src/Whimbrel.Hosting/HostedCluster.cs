@@ -4,8 +4,9 @@ using Whimbrel.Clusters;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// A server's node of a cluster. It joins before its server listens, so that every session finds it, and leaves when the server has drained, so that what
-/// sessions say at their end goes out. Started and stopped by <see cref="HostedServer"/>.
+/// A server's node of a cluster. It joins before its server listens, so that every session can use it, and leaves after
+/// the server has drained, so that the last broadcasts of sessions are published. Started and stopped by
+/// <see cref="HostedServer"/>.
 /// </summary>
 internal sealed class HostedCluster(IServiceProvider services, ClusterRegistration registration)
 {
@@ -16,14 +17,14 @@ internal sealed class HostedCluster(IServiceProvider services, ClusterRegistrati
 
     internal string Name => registration.Name;
 
-    /// <summary>Null before it has joined, and when it has left.</summary>
+    /// <summary>The node; null before it has joined and after it has left.</summary>
     internal Cluster? Joined => _cluster;
 
-    /// <summary>For the container, which keeps it from then on.</summary>
+    /// <summary>The node for the container, which keeps it.</summary>
     internal Cluster Cluster => _cluster ?? throw new InvalidOperationException(
         $"{Name} is no node of its cluster now: it joins when the host starts, before its server listens, and leaves when the server has stopped. Ask the container for it in a session, a route, or a service that runs, not before.");
 
-    /// <summary>Adds every mistake. What is read before it joins is what it joins with; a change later applies from the next start.</summary>
+    /// <summary>Reads the options and adds every mistake. A change after the join applies at the next start.</summary>
     internal void Read(SectionReader section)
     {
         ClusterOptions code = registration.Options?.Invoke(services) ?? new ClusterOptions { Application = "" };
@@ -32,7 +33,7 @@ internal sealed class HostedCluster(IServiceProvider services, ClusterRegistrati
         _options = options;
         try
         {
-            // A bus does nothing before it is started.
+            // A bus does not connect before it is started.
             _bus ??= registration.Bus is { } make ? make(services, address) : address is null ? new MemoryBus().Connect() : GroupBus.Make(address);
         }
         catch (ArgumentException e)
@@ -41,17 +42,17 @@ internal sealed class HostedCluster(IServiceProvider services, ClusterRegistrati
         }
     }
 
-    /// <summary>After <see cref="Read"/> without mistakes.</summary>
+    /// <summary>Joins the cluster. Call it after <see cref="Read"/> without mistakes.</summary>
     internal async Task JoinAsync(Server server, CancellationToken cancellationToken)
     {
-        // The first use starts it; the server is not started yet.
+        // The first use starts the engine; the server is not started yet.
         await server.Engine.PostAsync(static () => { }).ConfigureAwait(false);
         Cluster cluster = await Cluster.JoinAsync(server, _bus!, _options!, cancellationToken).ConfigureAwait(false);
         _cluster = cluster;
         Events.NodeJoined(_logger, Name, cluster.NodeId, _options!.Application, _bus!.Description);
     }
 
-    /// <summary>Throws nothing: a stop goes on.</summary>
+    /// <summary>Leaves the cluster. Throws nothing, so that the stop continues.</summary>
     internal async Task LeaveAsync(CancellationToken cancellationToken)
     {
         if (_cluster is not { } cluster) return;

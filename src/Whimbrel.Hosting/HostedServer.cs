@@ -9,14 +9,15 @@ using Whimbrel.Http;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// One server of the host: its options out of its section, itself, and what a changed section does to it while it runs. Made by the container when
-/// somebody asks for the server or when the host starts; started and stopped by <see cref="ServerHosting"/>.
+/// One server of the host: reads its options from its section, creates it, and applies changes of the section while it
+/// runs. Created by the container when the server is resolved or the host starts; started and stopped by
+/// <see cref="ServerHosting"/>.
 /// </summary>
 internal sealed class HostedServer : IDisposable
 {
     private readonly ServerRegistration _registration;
     private readonly IConfigurationSection _section;
-    private readonly Lock _gate = new(); // guards what follows; reloads come on any thread
+    private readonly Lock _gate = new(); // guards the fields below, because reloads run on any thread
     private readonly NoticeLog _notices;
     private readonly HostedCluster? _cluster; // of a server that is a node
     private ServerOptions? _options;
@@ -45,10 +46,13 @@ internal sealed class HostedServer : IDisposable
 
     internal SessionScopes Scopes { get; }
 
-    /// <summary>Those of a server of HTTP, without mistakes when it is made.</summary>
+    /// <summary>Options of an HTTP server, valid when the server is created; null for others.</summary>
     internal HttpOptions? Http => _http;
 
-    /// <summary>Throws <see cref="InvalidOperationException"/> with all mistakes when the configuration has some.</summary>
+    /// <summary>
+    /// The server, created at first use. Throws <see cref="InvalidOperationException"/> with all mistakes of the
+    /// configuration.
+    /// </summary>
     internal Server Server
     {
         get
@@ -64,9 +68,11 @@ internal sealed class HostedServer : IDisposable
         }
     }
 
-    /// <summary>Reads the section anew as long as there is no server.</summary>
-    /// <param name="mistakes">Gets what is wrong.</param>
-    /// <param name="hasEngine">False when the engine's own options have mistakes: then the rest is looked at without one.</param>
+    /// <summary>Reads the section again, as long as the server does not exist.</summary>
+    /// <param name="mistakes">List to which mistakes are added.</param>
+    /// <param name="hasEngine">
+    /// False if the engine's options have mistakes: the rest is then checked without an engine.
+    /// </param>
     internal void FindMistakes(List<string> mistakes, bool hasEngine = true)
     {
         lock (_gate)
@@ -78,7 +84,7 @@ internal sealed class HostedServer : IDisposable
         }
     }
 
-    /// <summary>A node joins before its server listens: the first session finds it.</summary>
+    /// <summary>Starts the server. A node joins before, so that the first session can use it.</summary>
     internal async Task StartAsync(CancellationToken cancellationToken)
     {
         if (_cluster is not null) await _cluster.JoinAsync(Server, cancellationToken).ConfigureAwait(false);
@@ -93,15 +99,17 @@ internal sealed class HostedServer : IDisposable
         }
     }
 
-    /// <summary>After the server has stopped. Throws nothing.</summary>
+    /// <summary>Leaves the cluster, after the server has stopped. Throws nothing.</summary>
     internal Task LeaveAsync(CancellationToken cancellationToken) => _cluster?.LeaveAsync(cancellationToken) ?? Task.CompletedTask;
 
-    /// <summary>From now on a changed section is looked at.</summary>
+    /// <summary>Starts watching for changes of the section.</summary>
     internal void Watch() => _watch ??= ChangeToken.OnChange(_section.GetReloadToken, Reload);
 
     public void Dispose() => _watch?.Dispose();
 
-    /// <summary>The time limits of the last reload, for a session that is new. Those that it sets itself later win.</summary>
+    /// <summary>
+    /// Sets the time limits of the last reload on a new session. The session may override them later.
+    /// </summary>
     internal void Limit(Session session)
     {
         if (_fresh is not { } fresh || _options is not { } first) return;
@@ -125,8 +133,8 @@ internal sealed class HostedServer : IDisposable
     private Dictionary<string, string?> Texts() => _section.AsEnumerable(makePathsRelative: true).Where(static t => t.Value is not null).ToDictionary(StringComparer.OrdinalIgnoreCase);
 
     /// <summary>
-    /// Called by the configuration, which may call for a change elsewhere, or twice for one. What this threw would be lost there, or end a thread of the
-    /// pool: so nothing is thrown, and a mistake is logged.
+    /// Called by the configuration, also for changes elsewhere, or twice for one change. An exception would be lost or
+    /// would crash the process, so mistakes are logged and nothing is thrown.
     /// </summary>
     private void Reload()
     {

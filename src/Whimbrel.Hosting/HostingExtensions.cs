@@ -9,25 +9,38 @@ using Whimbrel.Http;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// Servers in a generic host. They start with it and drain when it stops, within its shutdown timeout; their options come from the configuration, and a
-/// mistake there, or a port that is taken, fails the start of the host. All share one engine. Any server is to be had as a keyed service by its name.
+/// Adds servers to a generic host. They start with it and drain when it stops, within its shutdown timeout. Their
+/// options come from the configuration; a mistake there or a port in use fails the start of the host. All share one
+/// engine. Each server is a keyed service under its name.
 /// </summary>
 public static class HostingExtensions
 {
-    /// <summary>Tag of health checks of readiness: whether a server is to be sent clients.</summary>
+    /// <summary>Tag of readiness checks: whether a server should receive clients.</summary>
     public const string ReadyTag = "ready";
 
-    /// <summary>Tag of health checks of liveness: whether the process is to be started anew.</summary>
+    /// <summary>Tag of liveness checks: whether the process should be restarted.</summary>
     public const string LiveTag = "live";
 
-    /// <summary>Adds a server whose sessions are made by their constructor, with services.</summary>
-    /// <typeparam name="TSession">Its constructor runs on the loop of the connection and must not block; what it asks for comes from the container.</typeparam>
-    /// <param name="services">Those of the host.</param>
-    /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
-    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults.</param>
-    /// <param name="scopePerSession">Each session has a scope of its own, which is disposed when the session has ended, on the thread pool. Default false: services come from the root.</param>
-    /// <remarks>The start of the host fails when a service that the constructor asks for is not registered, or is one of scopes while sessions have none.</remarks>
-    /// <exception cref="InvalidOperationException">There is a server of this name.</exception>
+    /// <summary>
+    /// Adds a server with sessions that are created by their constructor, with services from the container.
+    /// </summary>
+    /// <typeparam name="TSession">
+    /// Type of the sessions. Its constructor runs on the loop of the connection and must not block.
+    /// </typeparam>
+    /// <param name="services">Services of the host.</param>
+    /// <param name="name">Name of the server and of its configuration section.</param>
+    /// <param name="options">
+    /// Options in code, overridden by the configuration. Called for the start and each reload. Null: the defaults.
+    /// </param>
+    /// <param name="scopePerSession">
+    /// Whether each session has its own scope, which is disposed on the thread pool after the session has ended.
+    /// Default false: services come from the root.
+    /// </param>
+    /// <remarks>
+    /// The start of the host fails if a service of the constructor is not registered, or is scoped while sessions have
+    /// no scope.
+    /// </remarks>
+    /// <exception cref="InvalidOperationException">A server of this name exists already.</exception>
     public static IServiceCollection AddWhimbrelServer<[DynamicallyAccessedMembers(DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(
         this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions>? options = null, bool scopePerSession = false)
         where TSession : Session
@@ -38,12 +51,17 @@ public static class HostingExtensions
         });
     }
 
-    /// <summary>Adds a server that the program makes: one with a class or a factory of its own, a relay.</summary>
-    /// <param name="services">Those of the host.</param>
-    /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
-    /// <param name="make">Makes the server with the options that are given; called once, before the host starts. Started, stopped and disposed by the host.</param>
-    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults.</param>
-    /// <exception cref="InvalidOperationException">There is a server of this name.</exception>
+    /// <summary>Adds a server with a factory of its own, for example for a derived class.</summary>
+    /// <param name="services">Services of the host.</param>
+    /// <param name="name">Name of the server and of its configuration section.</param>
+    /// <param name="make">
+    /// Factory of the server with the given options; called once, before the host starts. The host starts, stops and
+    /// disposes the server.
+    /// </param>
+    /// <param name="options">
+    /// Options in code, overridden by the configuration. Called for the start and each reload. Null: the defaults.
+    /// </param>
+    /// <exception cref="InvalidOperationException">A server of this name exists already.</exception>
     public static IServiceCollection AddWhimbrelServer(
         this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions, Server> make, Func<IServiceProvider, ServerOptions>? options = null)
     {
@@ -52,15 +70,20 @@ public static class HostingExtensions
     }
 
     /// <summary>
-    /// Adds a server of HTTP with its routes. Its section is that of any server; addresses may be written <c>http://</c> and <c>https://</c>, which WebSocket clients reach as <c>ws://</c> and <c>wss://</c>, and
-    /// the limits of HTTP are a section <c>Http</c> in it.
+    /// Adds an HTTP server with its routes. Its section is that of any server. Addresses may have the schemes
+    /// <c>http://</c> and <c>https://</c>, which WebSocket clients reach as <c>ws://</c> and <c>wss://</c>. The limits
+    /// of HTTP are in the subsection <c>Http</c>.
     /// </summary>
-    /// <param name="services">Those of the host.</param>
-    /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
-    /// <param name="map">Adds the routes; called once, before the host starts.</param>
-    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults.</param>
-    /// <param name="http">The same for the limits of HTTP, and for what no text can be: compression, CORS, the access log.</param>
-    /// <exception cref="InvalidOperationException">There is a server of this name.</exception>
+    /// <param name="services">Services of the host.</param>
+    /// <param name="name">Name of the server and of its configuration section.</param>
+    /// <param name="map">Callback that adds the routes; called once, before the host starts.</param>
+    /// <param name="options">
+    /// Options in code, overridden by the configuration. Called for the start and each reload. Null: the defaults.
+    /// </param>
+    /// <param name="http">
+    /// HTTP options in code: limits, and options that text cannot express: compression, CORS, the access log.
+    /// </param>
+    /// <exception cref="InvalidOperationException">A server of this name exists already.</exception>
     public static IServiceCollection AddWhimbrelHttpServer(
         this IServiceCollection services, string name, Action<IServiceProvider, HttpServer> map, Func<IServiceProvider, ServerOptions>? options = null, Func<IServiceProvider, HttpOptions>? http = null)
     {
@@ -76,14 +99,26 @@ public static class HostingExtensions
     }
 
     /// <summary>
-    /// Makes a server of the host a node of a cluster, to be had as a keyed <see cref="Cluster"/> by the server's name. It joins before the server listens, and leaves when the server has drained.
-    /// A broker that is not reached then fails the start of the host; one that is lost later does not.
+    /// Makes a server of the host a node of a cluster, a keyed service of type <see cref="Cluster"/> under the server's
+    /// name. It joins before the server listens, and leaves after the server has drained. A broker that cannot be
+    /// reached fails the start of the host; a broker that is lost later does not end it.
     /// </summary>
-    /// <param name="services">Those of the host.</param>
-    /// <param name="name">Of a server that was added before. The section <c>Cluster</c> in its section has the options, and the address of the broker as <c>Address</c>; without one the cluster is this process alone.</param>
-    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults, with the application of the section.</param>
-    /// <param name="bus">Makes the bus, once, with the address of the section or null: for what an address cannot say. Null: it is what was registered for the address's scheme, <see cref="GroupBus.Register"/>.</param>
-    /// <exception cref="InvalidOperationException">There is no server of this name, or it is a node already.</exception>
+    /// <param name="services">Services of the host.</param>
+    /// <param name="name">
+    /// Name of a server that was added before. The subsection <c>Cluster</c> of its section has the options and, as
+    /// <c>Address</c>, the address of the broker. Without an address the cluster is this process alone.
+    /// </param>
+    /// <param name="options">
+    /// Options in code, which the configuration overrides. Called for the start and for each reload. Null: the
+    /// defaults, with the application of the section.
+    /// </param>
+    /// <param name="bus">
+    /// Factory of the bus, called once with the address of the section or null, for options that an address cannot
+    /// express. Null: the bus registered for the scheme of the address by <see cref="GroupBus.Register"/>.
+    /// </param>
+    /// <exception cref="InvalidOperationException">
+    /// There is no server of this name, or it is a node already.
+    /// </exception>
     public static IServiceCollection AddWhimbrelCluster(
         this IServiceCollection services, string name, Func<IServiceProvider, ClusterOptions>? options = null, Func<IServiceProvider, string?, IGroupBus>? bus = null)
     {
@@ -100,12 +135,12 @@ public static class HostingExtensions
     }
 
     /// <summary>
-    /// Says what the engine of the host's servers is like; without this it is what the section <c>Whimbrel</c> says. A program that wants to make it itself
-    /// registers an <see cref="Engine"/> instead, as a singleton.
+    /// Configures the engine of the host's servers. Without this call the section <c>Whimbrel</c> configures it. To
+    /// create the engine yourself, register an <see cref="Engine"/> as a singleton instead.
     /// </summary>
-    /// <param name="services">Those of the host.</param>
-    /// <param name="section">The section of the configuration that has its options.</param>
-    /// <param name="options">What the program itself says; the configuration wins. Null: the defaults.</param>
+    /// <param name="services">Services of the host.</param>
+    /// <param name="section">Configuration section with its options.</param>
+    /// <param name="options">Options in code, which the configuration overrides. Null: the defaults.</param>
     public static IServiceCollection AddWhimbrelEngine(this IServiceCollection services, string section = "Whimbrel", Func<IServiceProvider, EngineOptions>? options = null)
     {
         ArgumentNullException.ThrowIfNull(services);
@@ -116,15 +151,21 @@ public static class HostingExtensions
     }
 
     /// <summary>
-    /// Adds two health checks of a server. One of readiness, tagged <see cref="ReadyTag"/>: unhealthy when it does not accept (not started, draining) or when a loop with sessions of it has stood still
-    /// for long; degraded when such a loop has not answered for a second (<see cref="ServerHealthOptions"/>), and when connections or sends were refused in the last 10 s because a limit was reached. And one of
-    /// liveness, tagged <see cref="LiveTag"/>: unhealthy only when such a loop has stood still for long, which is when a new start of the process helps.
+    /// Adds two health checks of a server. Readiness, tagged <see cref="ReadyTag"/>, is unhealthy if the server does
+    /// not accept (not started, draining) or a loop with its sessions is blocked for
+    /// <see cref="ServerHealthOptions.LoopStandstill"/>. It is degraded if such a loop is blocked for
+    /// <see cref="ServerHealthOptions.LoopSilence"/>, or if connections or sends were rejected because of a limit in
+    /// the last 10 s. Liveness, tagged <see cref="LiveTag"/>, is unhealthy only if such a loop is blocked for
+    /// <see cref="ServerHealthOptions.LoopStandstill"/>, because only then a restart of the process helps.
     /// </summary>
-    /// <param name="builder">Of <c>AddHealthChecks</c>.</param>
-    /// <param name="name">The server's, which the start of the host expects to exist. The check of readiness is called the same, that of liveness with <c>:Live</c> behind it.</param>
-    /// <param name="failureStatus">What a server that does not serve is reported as. Null: unhealthy.</param>
-    /// <param name="tags">Further tags of the check of readiness.</param>
-    /// <param name="options">When a loop is silent. Null: the defaults.</param>
+    /// <param name="builder">Builder from <c>AddHealthChecks</c>.</param>
+    /// <param name="name">
+    /// Name of the server, which must exist when the host starts. The readiness check has this name, the liveness check
+    /// has the suffix <c>:Live</c>.
+    /// </param>
+    /// <param name="failureStatus">Status of a server that does not serve. Null: unhealthy.</param>
+    /// <param name="tags">Further tags of the readiness check.</param>
+    /// <param name="options">Time limits for blocked loops. Null: the defaults.</param>
     public static IHealthChecksBuilder AddWhimbrelServer(this IHealthChecksBuilder builder, string name, HealthStatus? failureStatus = null, IEnumerable<string>? tags = null, ServerHealthOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
@@ -137,12 +178,16 @@ public static class HostingExtensions
     }
 
     /// <summary>
-    /// Adds a health check of a server's node: degraded while the broker is away, and for 10 s when broadcasts from or to other nodes were lost; unhealthy when it has not joined or has left.
+    /// Adds a health check of a server's node: degraded while the broker is away, and for 10 s after broadcasts from or
+    /// to other nodes were lost; unhealthy if the node has not joined or has left.
     /// </summary>
-    /// <param name="builder">Of <c>AddHealthChecks</c>.</param>
-    /// <param name="name">The server's; the check is called the same with <c>:Cluster</c> behind it.</param>
-    /// <param name="isolatedStatus">What a node is reported as that has been without its broker for longer than <see cref="ClusterOptions.IsolatedAfter"/>. Null: degraded, since it serves its members all the same and a restart finds no broker either.</param>
-    /// <param name="tags">Tags beside <see cref="ReadyTag"/>.</param>
+    /// <param name="builder">Builder from <c>AddHealthChecks</c>.</param>
+    /// <param name="name">Name of the server. The check has the suffix <c>:Cluster</c>.</param>
+    /// <param name="isolatedStatus">
+    /// Status of a node without its broker for <see cref="ClusterOptions.IsolatedAfter"/>. Null: degraded, because the
+    /// node still serves its members, and a restart would find no broker either.
+    /// </param>
+    /// <param name="tags">Tags in addition to <see cref="ReadyTag"/>.</param>
     public static IHealthChecksBuilder AddWhimbrelCluster(this IHealthChecksBuilder builder, string name, HealthStatus? isolatedStatus = null, IEnumerable<string>? tags = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
@@ -150,7 +195,9 @@ public static class HostingExtensions
         return builder.Add(new HealthCheckRegistration($"{name}:{ClusterSection.Name}", provider => provider.GetRequiredKeyedService<ClusterHealth>(name), isolatedStatus ?? HealthStatus.Degraded, [ReadyTag, .. tags ?? []]));
     }
 
-    /// <summary>Looked at when the host starts: the server may be added after its check.</summary>
+    /// <summary>
+    /// Registers a check for validation at the start of the host, because the server may be added after its check.
+    /// </summary>
     private static void Expect(IHealthChecksBuilder builder, HealthRegistration registration)
     {
         ArgumentException.ThrowIfNullOrEmpty(registration.Name, "name");

@@ -2,7 +2,10 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>The limits of HTTP as the section <c>Http</c> of a server has them, over those that the program gives. Ranges are those of <see cref="HttpOptions.FindMistakes"/>.</summary>
+/// <summary>
+/// Reads the limits of HTTP from the section <c>Http</c> of a server, over those in code.
+/// <see cref="HttpOptions.FindMistakes"/> checks the ranges.
+/// </summary>
 internal static class HttpSection
 {
     internal static HttpOptions Read(SectionReader section, HttpOptions code)
@@ -31,7 +34,7 @@ internal static class HttpSection
             StrictTransport = section.Text(nameof(code.StrictTransport)) is null ? code.StrictTransport : section.Time(nameof(code.StrictTransport), TimeSpan.Zero),
             StrictTransportForSubdomains = section.Flag(nameof(code.StrictTransportForSubdomains), code.StrictTransportForSubdomains),
 
-            // What no text can be.
+            // Options that text cannot express.
             Compression = code.Compression,
             Cors = code.Cors,
             Log = code.Log,

@@ -2,10 +2,10 @@ using System.Globalization;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>Loops that have not answered, and for how long.</summary>
-/// <param name="Loops">Their indexes.</param>
-/// <param name="Longest">The longest time that one of them has not answered.</param>
-/// <param name="Sessions">The server's sessions on them.</param>
+/// <summary>Loops that have not answered, and the duration.</summary>
+/// <param name="Loops">Indexes of the loops.</param>
+/// <param name="Longest">Longest time without an answer.</param>
+/// <param name="Sessions">Number of the server's sessions on them.</param>
 internal readonly record struct LoopSilence(IReadOnlyList<int> Loops, TimeSpan Longest, int Sessions)
 {
     internal string TextFor(string server) => string.Create(

@@ -1,6 +1,8 @@
 namespace Whimbrel.Hosting;
 
-/// <summary>Whether a count has grown of late, asked from time to time, by several askers at once perhaps: one does not take the news from another. Any thread.</summary>
+/// <summary>
+/// Detects whether a counter has grown in the last 10 s. Several callers may ask independently. Thread-safe.
+/// </summary>
 internal sealed class News(TimeProvider clock)
 {
     internal static readonly TimeSpan Memory = TimeSpan.FromSeconds(10);
@@ -14,7 +16,7 @@ internal sealed class News(TimeProvider clock)
         lock (_gate)
         {
             long now = clock.GetTimestamp();
-            // Counts begin anew with each start.
+            // Counters restart with each start of the server.
             if (count > _seen) _at = now;
             _seen = count;
             return _at is { } then && clock.GetElapsedTime(then, now) < Memory;

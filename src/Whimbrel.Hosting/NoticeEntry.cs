@@ -2,7 +2,7 @@ using System.Collections;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>A notice as loggers take it: a text, and its parts by name.</summary>
+/// <summary>A notice as a structured log entry: a text and named parts.</summary>
 internal readonly struct NoticeEntry(Notice notice, int leftOut) : IReadOnlyList<KeyValuePair<string, object?>>
 {
     public int Count => 5;

@@ -3,8 +3,8 @@ using Microsoft.Extensions.Logging;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// Gives notices to a logger: one category for each server and for the engine, an event id for each kind, and of one kind not more than
-/// <see cref="MostInPeriod"/> in a minute. Called on loops and on any other thread; a level that is off costs no allocation.
+/// Logs notices: one category per server and for the engine, one event id per kind, at most <see cref="MostInPeriod"/>
+/// of a kind per minute. Any thread. A disabled level causes no allocation.
 /// </summary>
 internal sealed class NoticeLog(ILogger logger, TimeProvider clock)
 {
@@ -25,7 +25,7 @@ internal sealed class NoticeLog(ILogger logger, TimeProvider clock)
 
     private static LogLevel LevelOf(NoticeKind kind) => kind switch
     {
-        // Every scan of a port is one.
+        // Information only, because every port scan causes one.
         NoticeKind.TlsHandshake => LogLevel.Information,
         NoticeKind.UserException or NoticeKind.DescriptorLimit or NoticeKind.Certificate or NoticeKind.StopOverdue => LogLevel.Error,
         _ => LogLevel.Warning,

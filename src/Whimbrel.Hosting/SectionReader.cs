@@ -4,8 +4,8 @@ using Microsoft.Extensions.Configuration;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// Reads one section of a configuration, key by key, and collects what is wrong with it, each with its path. A key that nobody asked for is a mistake too: a
-/// limit whose name is misspelt would be no limit. Used by one thread.
+/// Reads a section of a configuration key by key and collects mistakes with their paths. An unknown key is a mistake
+/// too, because a limit with a misspelt name would have no effect. Used by one thread.
 /// </summary>
 internal sealed class SectionReader(IConfigurationSection section, List<string> mistakes)
 {
@@ -15,14 +15,14 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
 
     internal bool Exists => section.Exists();
 
-    /// <summary>Null when the key is absent or empty.</summary>
+    /// <summary>Reads a text. Returns null if the key is absent or empty.</summary>
     internal string? Text(string key)
     {
         _known.Add(key);
         return section[key] is { Length: > 0 } text ? text : null;
     }
 
-    /// <summary>A list, or one value in the place of a list. Empty when the key is absent.</summary>
+    /// <summary>Reads a list, or a single value as a list. Empty if the key is absent.</summary>
     internal List<string> Texts(string key)
     {
         _known.Add(key);
@@ -54,7 +54,7 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
     internal TimeSpan Time(string key, TimeSpan otherwise)
     {
         if (Text(key) is not { } text) return otherwise;
-        // "5" alone would be days.
+        // Because TimeSpan parses "5" as days.
         if (text.Contains(':', StringComparison.Ordinal) && TimeSpan.TryParse(text, CultureInfo.InvariantCulture, out TimeSpan value)) return value;
         if (UnitText.TryParseTime(text, out value)) return value;
         Mistake(key, $"'{text}' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms");
@@ -72,7 +72,10 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
 
     internal void Mistake(string key, string what) => mistakes.Add($"{section.Path}:{key}: {what}");
 
-    /// <summary>What the library found about the options: under the key that it begins with, where it does. Left out when that key has a mistake already.</summary>
+    /// <summary>
+    /// Adds a mistake reported by the library, under the key with which it begins, if any. Ignored if that key has a
+    /// mistake already.
+    /// </summary>
     internal void AddFound(string mistake)
     {
         int end = EndOfWord(mistake, 0);
@@ -82,7 +85,7 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
             return;
         }
 
-        // Tls.MaxSilent is Chat:Tls:MaxSilent here.
+        // Tls.MaxSilent becomes Chat:Tls:MaxSilent.
         if (end + 1 < mistake.Length && mistake[end] == '.' && char.IsAsciiLetter(mistake[end + 1]))
         {
             mistake = $"{mistake[..end]}:{mistake[(end + 1)..]}";
@@ -99,19 +102,19 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
         return from;
     }
 
-    /// <summary>Everything has been asked for.</summary>
+    /// <summary>Ends reading, and reports unknown keys.</summary>
     internal void End()
     {
         foreach (IConfigurationSection child in section.GetChildren())
         {
             if (_known.Contains(child.Key)) continue;
-            // The whole list would hide the mistakes beside it.
+            // Only a similar key is named, because the whole list would hide other mistakes.
             string? meant = _known.Order(StringComparer.Ordinal).FirstOrDefault(known => AreAlike(known, child.Key));
             Mistake(child.Key, meant is not null ? $"there is no such option: {meant} is meant, perhaps" : $"there is no such option; there are {string.Join(", ", _known.Order(StringComparer.Ordinal))}");
         }
     }
 
-    // One character more, less or other, or two that have changed places.
+    // One character added, missing or different, or two swapped.
     private static bool AreAlike(string known, string written)
     {
         int start = 0, end = 0, least = Math.Min(known.Length, written.Length);
@@ -128,7 +131,7 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
     {
         if (Text(key) is not { } text) return otherwise;
         if (long.TryParse(text, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out long value) && value >= least && value <= most) return value;
-        // Only what counts bytes: a backlog of 1 KiB would be a slip of the pen.
+        // Units are allowed for bytes only: a backlog of 1 KiB would be a mistake.
         bool isSize = key.Contains("Bytes", StringComparison.Ordinal);
         if (isSize && UnitText.TryParseBytes(text, out value) && value >= least && value <= most) return value;
         Mistake(key, $"'{text}' is no whole number from {least} to {most}{(isSize ? ", and no size in that range such as 64 KiB or 1.5 MiB" : "")}");

@@ -4,12 +4,12 @@ using Microsoft.Extensions.Diagnostics.HealthChecks;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// How a server is, to those that send it clients. What was refused counts for a while.
+/// Health of a server. Recent rejections count for a while.
 /// </summary>
 internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
 {
     private readonly Lock _gate = new();
-    private readonly Dictionary<int, Question> _asked = []; // by loop: one question at a time, so that they do not pile up on a loop that stands still
+    private readonly Dictionary<int, Question> _asked = []; // by loop; one at a time, because a loop may be blocked
     private readonly News _rejections = new(clock);
     private readonly News _refusals = new(clock);
 
@@ -42,7 +42,10 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
         return HealthCheckResult.Healthy($"{hosted.Name} serves {counters.Sessions} sessions", data);
     }
 
-    /// <summary>The loops that the server has sessions on and that do not answer; or all, when none answers, since nobody is accepted then. Null when there are none.</summary>
+    /// <summary>
+    /// Returns the loops with sessions of the server that do not answer; or all loops if none answers, because no
+    /// connection is accepted then. Null if there are none.
+    /// </summary>
     internal async Task<LoopSilence?> FindSilenceAsync(ServerHealthOptions options, CancellationToken cancellationToken)
     {
         Server server = hosted.Server;
@@ -55,11 +58,11 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
         }
         catch (TimeoutException)
         {
-            // Seen below.
+            // Checked below.
         }
         catch (Exception e) when (e is not OperationCanceledException)
         {
-            return null; // The engine has stopped: the server accepts no more, and the next look tells that.
+            return null; // The engine has stopped: the server accepts no more, which the next check reports.
         }
 
         List<int> silent = [];

@@ -1,15 +1,19 @@
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// When the health checks of a server take a loop of its engine for blocked. A loop counts for a server when the server has sessions on it, or when no loop answers. Never changes; any thread.
+/// Time limits after which health checks of a server treat a loop as blocked. A loop counts for a server if the server
+/// has sessions on it, or if no loop answers. Immutable and thread-safe.
 /// </summary>
 public sealed record ServerHealthOptions
 {
     private readonly TimeSpan _loopSilence = TimeSpan.FromSeconds(1);
     private readonly TimeSpan _loopStandstill = TimeSpan.FromSeconds(30);
 
-    /// <summary>A loop that has not answered a question of the checks for so long makes the server degraded. A check waits as long at most. 10 ms to 1 h; the default is 1 s.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <summary>
+    /// Time without an answer of a loop after which the server is degraded. Also the longest wait of a check. 10 ms to
+    /// 1 h; the default is 1 s.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan LoopSilence
     {
         get => _loopSilence;
@@ -17,10 +21,11 @@ public sealed record ServerHealthOptions
     }
 
     /// <summary>
-    /// A loop that has not answered for so long makes the server unhealthy, to both checks. It is seen by the first check after it, since silence is counted from a check on. 10 ms to 1 h, at least
-    /// <see cref="LoopSilence"/>; the default is 30 s.
+    /// Time without an answer of a loop after which the server is unhealthy for both checks. The time is counted from a
+    /// check, so the first check after it reports it. 10 ms to 1 h, at least <see cref="LoopSilence"/>; the default is
+    /// 30 s.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Outside of that.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
     public TimeSpan LoopStandstill
     {
         get => _loopStandstill;

@@ -5,8 +5,8 @@ using Microsoft.Extensions.Options;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// Starts and stops all servers of the host. One service for all of them: their mistakes are told together, before anything of the host starts, and they
-/// drain at the same time, so that each has the whole of the host's patience.
+/// Starts and stops all servers of the host. A single service, so that all mistakes are reported together before the
+/// host starts, and so that all servers drain in parallel with the whole shutdown timeout.
 /// </summary>
 internal sealed class ServerHosting(IServiceProvider services, IEnumerable<ServerRegistration> registrations, IEnumerable<EngineRegistration> engines, IEnumerable<ClusterRegistration> clusters, IEnumerable<HealthRegistration> checks) : IHostedLifecycleService
 {
@@ -15,7 +15,7 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
     public Task StartingAsync(CancellationToken cancellationToken)
     {
         List<string> mistakes = [];
-        // None where the program has registered an engine of its own.
+        // There are none if the program has registered an engine of its own.
         foreach (EngineRegistration engine in engines) engine.Read(services, mistakes);
         bool hasEngine = mistakes.Count == 0;
         foreach (ServerRegistration registration in registrations) Hosted(registration).FindMistakes(mistakes, hasEngine);
@@ -40,7 +40,7 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
         }
         catch
         {
-            // A host that fails to start stops nobody.
+            // A host that fails to start does not stop its services.
             await Task.WhenAll(_started.Select(static h => StopAsync(h, new CancellationToken(canceled: true)))).ConfigureAwait(false);
             throw;
         }
@@ -73,7 +73,7 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
             Events.StopFailed(hosted.Logger, hosted.Name, e);
         }
 
-        // What sessions said at their end is on its way to the bus now.
+        // The last broadcasts of sessions are queued for the bus now.
         await hosted.LeaveAsync(cancellationToken).ConfigureAwait(false);
     }
 }

@@ -2,7 +2,10 @@ using Microsoft.Extensions.Diagnostics.HealthChecks;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>Whether a start of the process would help a server: only when its loops have stood still for long. One that is full, drains or was not started lives.</summary>
+/// <summary>
+/// Liveness check: unhealthy only if a loop is blocked for long, because only then a restart helps. A server that is
+/// full, draining or not started is alive.
+/// </summary>
 internal sealed class ServerLiveness(ServerHealth health, ServerHealthOptions options) : IHealthCheck
 {
     public async Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context, CancellationToken cancellationToken = default)

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Diagnostics.HealthChecks;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>Whether a server is to be sent clients.</summary>
+/// <summary>Readiness check: whether a server should receive clients.</summary>
 internal sealed class ServerReadiness(ServerHealth health, ServerHealthOptions options) : IHealthCheck
 {
     public Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context, CancellationToken cancellationToken = default) => health.LookAsync(context, options, cancellationToken);

@@ -7,8 +7,8 @@ using Whimbrel.Http;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// The options of a server as a section of the configuration has them, over those that the program gives: what stands in the configuration is an
-/// operator's word and wins. Ranges are the core's to judge (<see cref="ServerOptions.FindMistakes"/>): here is only what text can be.
+/// Reads the options of a server from a section of the configuration, over those in code, because operators override
+/// the program. The core checks the ranges (<see cref="ServerOptions.FindMistakes"/>); this class only parses text.
 /// </summary>
 internal static class ServerSection
 {
@@ -66,7 +66,7 @@ internal static class ServerSection
             UnreadLimitBytes = section.Int(nameof(code.UnreadLimitBytes), code.UnreadLimitBytes),
             UserTimeout = section.Time(nameof(code.UserTimeout), code.UserTimeout),
 
-            // What no text can be.
+            // Options that text cannot express.
             AcceptAtStart = code.AcceptAtStart,
             Admit = code.Admit,
             ChooseLoop = code.ChooseLoop,
@@ -145,7 +145,10 @@ internal static class ServerSection
 
     // ------------------------------------------------------------------ TLS
 
-    /// <summary>Those of the program where there is no such section; else what the section says, alone: half of a certificate from here and half from there would be nobody's.</summary>
+    /// <summary>
+    /// Returns the TLS options in code if there is no such section; otherwise those of the section only, so that parts
+    /// of two certificates are never combined.
+    /// </summary>
     private static TlsOptions? ReadTls(SectionReader section, TlsOptions? code, string folder, bool isHttp)
     {
         bool needsProtocol = isHttp && code is { ApplicationProtocols.Count: 0 };
@@ -196,7 +199,7 @@ internal static class ServerSection
             return null;
         }
 
-        // An operator's paths are those of the program's folder, wherever it was started.
+        // Relative paths start at the program's folder, independent of the working directory.
         string? file = FileAt(section, "CertificatePath", path, folder);
         string? keyFile = keyPath is null ? null : FileAt(section, "KeyPath", keyPath, folder);
         if (file is null || (keyPath is not null && keyFile is null)) return null;

@@ -5,13 +5,13 @@ using Microsoft.Extensions.Logging;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// Makes sessions by their constructor, with services, on the loop of their connection. With a scope each the scope belongs to the session: it is disposed
-/// once, on the thread pool, when the session has had its last callback, or at once when its constructor threw.
+/// Creates sessions by their constructor, with services, on the loop of their connection. A scope per session is
+/// disposed once, on the thread pool, after the session's last callback, or at once if its constructor threw.
 /// </summary>
 internal sealed class SessionMaker<[DynamicallyAccessedMembers(DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(HostedServer hosted, bool hasScope)
     where TSession : Session
 {
-    // Looked for once: the constructor with its services is code then, and not reflection for each connection.
+    // Compiled once, so that no connection needs reflection.
     private static readonly ObjectFactory<TSession> s_make = ActivatorUtilities.CreateFactory<TSession>([]);
 
     internal Session Make(SessionContext context)
@@ -36,7 +36,7 @@ internal sealed class SessionMaker<[DynamicallyAccessedMembers(DynamicallyAccess
             throw;
         }
 
-        // Not before the session has its connection, which is when the factory has returned.
+        // Posted, because the session gets its connection after the factory has returned.
         if (!context.Loop.Post(() => _ = EndWithAsync(session, scope))) hosted.Scopes.End(scope);
         return session;
     }
@@ -49,7 +49,7 @@ internal sealed class SessionMaker<[DynamicallyAccessedMembers(DynamicallyAccess
         }
         catch (InvalidOperationException)
         {
-            // It never had a connection.
+            // The session never had a connection.
         }
 
         hosted.Scopes.End(scope);

@@ -4,7 +4,9 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>What the constructor of a session asks for, looked at when the host starts: else the first client would find out, and each after it.</summary>
+/// <summary>
+/// Checks the services of a session's constructor when the host starts. Otherwise every client would fail.
+/// </summary>
 internal static class SessionNeeds
 {
     internal static IEnumerable<string> FindMistakes(
@@ -38,7 +40,7 @@ internal static class SessionNeeds
         return mistake.Length > 0 ? null : marked is [var only] ? only : all[0];
     }
 
-    // The last registration of a type is the one that is given.
+    // The last registration of a type is used.
     private static bool IsScoped(Type type, IServiceCollection registered)
     {
         Type? open = type.IsConstructedGenericType ? type.GetGenericTypeDefinition() : null;

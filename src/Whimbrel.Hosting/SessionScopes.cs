@@ -3,22 +3,24 @@ using Microsoft.Extensions.Logging;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>The scopes of the sessions of one server: counted, so that a stop can wait for their end. Any thread.</summary>
+/// <summary>
+/// Scopes of the sessions of one server, counted so that a stop can wait for their disposal. Thread-safe.
+/// </summary>
 internal sealed class SessionScopes(string server, ILogger logger)
 {
     private readonly Lock _gate = new();
     private TaskCompletionSource? _allEnded;
     private int _open;
 
-    /// <summary>Those that have been made and are not yet disposed.</summary>
+    /// <summary>Number of scopes that are not yet disposed.</summary>
     internal int Open => Volatile.Read(ref _open);
 
     internal void Enter() => Interlocked.Increment(ref _open);
 
-    /// <summary>Disposes it off the loops: services may take their time.</summary>
+    /// <summary>Disposes a scope on the thread pool, because services may block.</summary>
     internal void End(AsyncServiceScope scope) => _ = Task.Run(() => EndAsync(scope));
 
-    /// <summary>Completes when there is none any more; cancelled with the token.</summary>
+    /// <summary>Waits until all scopes are disposed, or the token is cancelled.</summary>
     internal Task WaitAsync(CancellationToken cancellationToken)
     {
         lock (_gate)

@@ -11,12 +11,14 @@ using Microsoft.AspNetCore.Http.Features;
 namespace Whimbrel.Kestrel;
 
 /// <summary>
-/// A <see cref="ConnectionPipe"/> as Kestrel knows connections. It is its own collection of features: those that each connection has are this object, and
-/// what others set stands in a short list.
+/// Adapter from <see cref="ConnectionPipe"/> to Kestrel's connections. It is its own feature collection: it implements
+/// the features of each connection, and keeps features set by others in a short list.
 /// </summary>
-/// <param name="pipe">The connection. Its halves are completed here, at the latest when this is disposed.</param>
-/// <param name="over">Told when this is disposed, or null.</param>
-/// <param name="isMapped">The listener is one of IPv6: its IPv4 clients have the mapped address that their sockets have.</param>
+/// <param name="pipe">The connection. Its halves are completed here, at the latest by disposal.</param>
+/// <param name="over">Completed by disposal, or null.</param>
+/// <param name="isMapped">
+/// Whether the listener is an IPv6 one, so that IPv4 clients have IPv4-mapped addresses, as on their sockets.
+/// </param>
 internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSource? over, bool isMapped = false) : ConnectionContext,
     IFeatureCollection,
     IConnectionIdFeature,
@@ -62,7 +64,9 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
         set => _items = value;
     }
 
-    /// <summary>Cancelled when the peer has finished, as with the stock transport, or the connection has ended.</summary>
+    /// <summary>
+    /// Token that is cancelled when the peer has sent FIN, as with the stock transport, or the connection has ended.
+    /// </summary>
     public override CancellationToken ConnectionClosed
     {
         get => _closed ??= pipe.InputEnded;
@@ -88,8 +92,8 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
     Socket IConnectionSocketFeature.Socket => pipe.Socket ?? throw new InvalidOperationException("The connection has ended, or its engine has no sockets.");
 
     /// <summary>
-    /// A reset; but behind the peer's FIN our own, as with the stock transport: Kestrel aborts each connection whose client has finished while a request is open, and what it has flushed
-    /// before, such as a 400, is to arrive.
+    /// Resets the connection; after the peer's FIN sends FIN instead, as the stock transport does. Kestrel aborts a
+    /// connection if its client sends FIN during a request, and data flushed before, such as a 400, must arrive.
     /// </summary>
     public override void Abort(ConnectionAbortedException abortReason)
     {
@@ -99,7 +103,9 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
 
     void IConnectionLifetimeFeature.Abort() => Abort(new ConnectionAbortedException("The connection was aborted by IConnectionLifetimeFeature.Abort()."));
 
-    /// <summary>Completes both halves and lets the connection go: what was flushed leaves, within the limits of a close.</summary>
+    /// <summary>
+    /// Completes both halves and closes the connection: flushed data is sent, within the limits of a close.
+    /// </summary>
     public override ValueTask DisposeAsync()
     {
         pipe.Dispose();
@@ -107,11 +113,11 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
         return base.DisposeAsync();
     }
 
-    // The core gives the plain address; applications that compare with what the stock transport gives them know the mapped one.
+    // The core returns the IPv4 address. Applications written for the stock transport expect the mapped one.
     private EndPoint? Seen(EndPoint? endPoint) =>
         isMapped && endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetwork } plain ? new IPEndPoint(plain.Address.MapToIPv6(), plain.Port) : endPoint;
 
-    /// <summary>What Kestrel's readers expect of an end that is none of the peer's finishing.</summary>
+    /// <summary>Returns the exception that Kestrel's readers expect for an end other than the peer's FIN.</summary>
     internal static Exception FailureOf(CloseReason reason) => reason switch
     {
         { Exception: ConnectionAbortedException aborted } => aborted,

@@ -6,12 +6,13 @@ using Microsoft.AspNetCore.Connections;
 namespace Whimbrel.Kestrel;
 
 /// <summary>
-/// One end point: a <see cref="Server"/> whose connections wait in a channel until somebody accepts them. How many there may be is the server's limit. A connection
-/// belongs to the channel, then to who accepted it; the handler of its pipe returns when that one has disposed it.
+/// Listener of one end point: a <see cref="Server"/> with a channel of connections to be accepted, limited by the
+/// server's connection limit. A connection is owned by the channel, then by its acceptor; the handler of its pipe
+/// returns when the acceptor has disposed it.
 /// </summary>
 internal sealed class WhimbrelListener : IConnectionListener
 {
-    // On the loop that accepted: to begin with a connection is a hand-over to the pool, in Kestrel itself.
+    // Continuations run on the loop, because Kestrel itself hands each connection over to the thread pool.
     private readonly Channel<WhimbrelConnection> _accepted = Channel.CreateUnbounded<WhimbrelConnection>(new UnboundedChannelOptions { AllowSynchronousContinuations = true });
 
     private readonly Server _server;
@@ -24,7 +25,7 @@ internal sealed class WhimbrelListener : IConnectionListener
         _server = new Server(options, ConnectionPipe.Serve(ServeAsync, transport.Pipes));
     }
 
-    /// <summary>Where it listens, with the port that the system chose.</summary>
+    /// <summary>Listening end point, with the port that the system chose.</summary>
     public EndPoint EndPoint { get; private set; }
 
     internal async ValueTask StartAsync(CancellationToken cancellation)
@@ -37,12 +38,12 @@ internal sealed class WhimbrelListener : IConnectionListener
     {
         TaskCompletionSource over = new(TaskCreationOptions.RunContinuationsAsynchronously);
         if (_accepted.Writer.TryWrite(new WhimbrelConnection(pipe, over, _isMapped))) return over.Task;
-        // Nobody accepts any more.
+        // The channel is closed: no caller accepts any more.
         pipe.Abort();
         return Task.CompletedTask;
     }
 
-    /// <summary>The next connection, or null when there will be none.</summary>
+    /// <summary>Returns the next connection, or null if the listener is unbound and has none left.</summary>
     public async ValueTask<ConnectionContext?> AcceptAsync(CancellationToken cancellationToken = default)
     {
         while (await _accepted.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
@@ -53,14 +54,17 @@ internal sealed class WhimbrelListener : IConnectionListener
         return null;
     }
 
-    /// <summary>No new connections; those that the system had completed are still given to who accepts.</summary>
+    /// <summary>Stops listening. Connections that the system has completed can still be accepted.</summary>
     public async ValueTask UnbindAsync(CancellationToken cancellationToken = default)
     {
         if (_server.IsAccepting) await _server.StopAcceptingAsync().ConfigureAwait(false);
         _accepted.Writer.TryComplete();
     }
 
-    /// <summary>Ends all: connections that nobody has accepted are aborted, those that were disposed send what is queued, those that were not are aborted at the deadline.</summary>
+    /// <summary>
+    /// Ends all connections: those not yet accepted are aborted, disposed ones send their queued data, others are
+    /// aborted at the deadline.
+    /// </summary>
     public async ValueTask DisposeAsync()
     {
         await UnbindAsync().ConfigureAwait(false);

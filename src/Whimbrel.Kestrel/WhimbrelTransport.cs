@@ -8,8 +8,9 @@ using Microsoft.Extensions.Options;
 namespace Whimbrel.Kestrel;
 
 /// <summary>
-/// The transport itself: listeners for Kestrel (or whoever takes an <see cref="IConnectionListenerFactory"/>) and connections for clients, each a
-/// <see cref="ConnectionPipe"/> behind a <see cref="ConnectionContext"/>. Owns the engine, unless it was given one. Any thread.
+/// The transport: listeners for Kestrel or other users of <see cref="IConnectionListenerFactory"/>, and client
+/// connections. Each connection is a <see cref="ConnectionContext"/> over a <see cref="ConnectionPipe"/>. Owns the
+/// engine, unless the options contain one. Thread-safe.
 /// </summary>
 public sealed partial class WhimbrelTransport : IConnectionListenerFactory, IConnectionListenerFactorySelector, IConnectionFactory, IAsyncDisposable
 {
@@ -18,9 +19,9 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
     private Engine? _own;
     private bool _isDisposed;
 
-    /// <summary>Made by the services of a host.</summary>
-    /// <param name="options">Read when the first end point is bound.</param>
-    /// <param name="loggers">Where notices of the engine and of the listeners go, as warnings.</param>
+    /// <summary>Creates the transport. Called by the services of a host.</summary>
+    /// <param name="options">Options, read when the first end point is bound.</param>
+    /// <param name="loggers">Loggers for notices of the engine and the listeners, as warnings.</param>
     public WhimbrelTransport(IOptions<WhimbrelTransportOptions> options, ILoggerFactory loggers)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -32,7 +33,7 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
             Scheduler = Options.Scheduling == Scheduling.Inline ? PipeScheduler.Inline : PipeScheduler.ThreadPool,
             HoldBytes = Options.MaxReadBufferBytes,
             ReadFailure = WhimbrelConnection.FailureOf,
-            AwaitsPeer = false, // as with the stock transport: who is done with a connection has read what it wanted
+            AwaitsPeer = false, // as with the stock transport: the disposing caller has read all it needs
         };
     }
 
@@ -53,16 +54,22 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
         }
     }
 
-    /// <summary>True for TCP and Unix end points; also for file handles, so that binding one says why not.</summary>
-    /// <param name="endpoint">Where somebody wants to listen.</param>
+    /// <summary>
+    /// Returns true for TCP and Unix end points; also for file handles, so that binding one throws with the reason.
+    /// </summary>
+    /// <param name="endpoint">End point to check.</param>
     public bool CanBind(EndPoint endpoint) => endpoint is IPEndPoint or UnixDomainSocketEndPoint or FileHandleEndPoint;
 
-    /// <summary>Listens.</summary>
-    /// <param name="endpoint">A TCP or Unix end point. Port 0 takes a free one; the listener's end point has it.</param>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <exception cref="AddressInUseException">Somebody listens there.</exception>
-    /// <exception cref="NotSupportedException">Another kind of end point.</exception>
-    /// <exception cref="ArgumentException">Mistakes in the <see cref="WhimbrelTransportOptions"/>: all of them, by name.</exception>
+    /// <summary>Listens at an end point.</summary>
+    /// <param name="endpoint">
+    /// TCP or Unix end point. Port 0 selects a free port, which the listener's end point contains.
+    /// </param>
+    /// <param name="cancellationToken">Cancels the call.</param>
+    /// <exception cref="AddressInUseException">The address is in use.</exception>
+    /// <exception cref="NotSupportedException">The end point is of another kind.</exception>
+    /// <exception cref="ArgumentException">
+    /// The <see cref="WhimbrelTransportOptions"/> have mistakes; the message names all of them.
+    /// </exception>
     public async ValueTask<IConnectionListener> BindAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
@@ -98,10 +105,10 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
         }
     }
 
-    /// <summary>Dials.</summary>
-    /// <param name="endpoint">A TCP or Unix end point, or a host name with a port.</param>
-    /// <param name="cancellationToken">Gives up.</param>
-    /// <returns>The connection; dispose it to close it.</returns>
+    /// <summary>Connects to an end point.</summary>
+    /// <param name="endpoint">TCP or Unix end point, or a host name with a port.</param>
+    /// <param name="cancellationToken">Cancels the attempt.</param>
+    /// <returns>The connection. Dispose it to close it.</returns>
     public async ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
@@ -119,7 +126,7 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
         return new WhimbrelConnection(await ConnectionPipe.ConnectAsync(options, Pipes, cancellationToken).ConfigureAwait(false), null);
     }
 
-    /// <summary>Ends the engine that it made, and with it what is still open.</summary>
+    /// <summary>Stops the engine that the transport created, and with it all open connections.</summary>
     public async ValueTask DisposeAsync()
     {
         Engine? own;

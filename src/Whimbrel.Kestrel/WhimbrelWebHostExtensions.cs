@@ -4,24 +4,27 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace Whimbrel.Kestrel;
 
-/// <summary>Puts Kestrel on the engines of Whimbrel.</summary>
+/// <summary>Registers Whimbrel as Kestrel's transport.</summary>
 public static class WhimbrelWebHostExtensions
 {
     /// <summary>
-    /// Kestrel listens by Whimbrel: <c>builder.WebHost.UseWhimbrel();</c> Before or after its other settings. TCP and Unix end points; for those
-    /// of a file handle binding throws <see cref="NotSupportedException"/>.
+    /// Makes Kestrel use Whimbrel as its transport: <c>builder.WebHost.UseWhimbrel();</c> before or after other
+    /// settings. Supports TCP and Unix end points; binding a file handle throws <see cref="NotSupportedException"/>.
     /// </summary>
-    /// <param name="builder">Of the web host.</param>
-    /// <param name="configure">Sets options, or null for the defaults.</param>
+    /// <param name="builder">Builder of the web host.</param>
+    /// <param name="configure">Callback that sets options, or null for the defaults.</param>
     public static IWebHostBuilder UseWhimbrel(this IWebHostBuilder builder, Action<WhimbrelTransportOptions>? configure = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
         return builder.ConfigureServices(services => services.AddWhimbrelTransport(configure));
     }
 
-    /// <summary>The same for services: an <see cref="IConnectionListenerFactory"/> and an <see cref="IConnectionFactory"/>, in front of those that are there.</summary>
-    /// <param name="services">Of the host.</param>
-    /// <param name="configure">Sets options, or null for the defaults.</param>
+    /// <summary>
+    /// Registers the transport as <see cref="IConnectionListenerFactory"/> and <see cref="IConnectionFactory"/>, in
+    /// front of existing registrations.
+    /// </summary>
+    /// <param name="services">Services of the host.</param>
+    /// <param name="configure">Callback that sets options, or null for the defaults.</param>
     public static IServiceCollection AddWhimbrelTransport(this IServiceCollection services, Action<WhimbrelTransportOptions>? configure = null)
     {
         ArgumentNullException.ThrowIfNull(services);

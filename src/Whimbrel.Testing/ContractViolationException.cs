@@ -1,10 +1,10 @@
 namespace Whimbrel.Testing;
 
-/// <summary>The library broke a rule of its own contract. Never the fault of the code under test.</summary>
+/// <summary>Thrown when the library violates its own contract. The code under test is never the cause.</summary>
 public sealed class ContractViolationException : Exception
 {
-    /// <summary>Makes the exception.</summary>
-    /// <param name="message">Which rule, where.</param>
+    /// <summary>Creates the exception.</summary>
+    /// <param name="message">The violated rule and the place.</param>
     public ContractViolationException(string message)
         : base(message)
     {

@@ -2,7 +2,10 @@ using System.Net;
 
 namespace Whimbrel.Testing;
 
-/// <summary>A raw datagram socket on the memory network, for tests: what a foreign program would be. Made by <see cref="MemoryEngine.OpenDatagrams"/>.</summary>
+/// <summary>
+/// A raw datagram socket on the memory network, which stands for a foreign program. Created by
+/// <see cref="MemoryEngine.OpenDatagrams"/>.
+/// </summary>
 public sealed class MemoryDatagramPeer
 {
     private readonly MemoryDatagrams _network;
@@ -14,16 +17,16 @@ public sealed class MemoryDatagramPeer
         _socket = socket;
     }
 
-    /// <summary>Where it is bound.</summary>
+    /// <summary>Address to which the socket is bound.</summary>
     public EndPoint EndPoint => _socket.EndPoint;
 
-    /// <summary>What has arrived and was not taken.</summary>
+    /// <summary>Number of datagrams that have arrived and were not received.</summary>
     public int Available => _network.IsReadable(_socket) ? _socket.Waiting.Count : 0;
 
     /// <summary>Sends one datagram.</summary>
-    /// <param name="data">Its bytes.</param>
-    /// <param name="to">Who it is for.</param>
-    /// <exception cref="IOException">The network refused it; the message has the error number.</exception>
+    /// <param name="data">Bytes of the datagram.</param>
+    /// <param name="to">Address of the receiver.</param>
+    /// <exception cref="IOException">The network rejected the datagram; the message has the error number.</exception>
     public void Send(ReadOnlySpan<byte> data, EndPoint to)
     {
         DatagramPeer target = new(to);
@@ -31,13 +34,13 @@ public sealed class MemoryDatagramPeer
     }
 
     /// <summary>Sends one datagram with a forged sender.</summary>
-    /// <param name="data">Its bytes.</param>
-    /// <param name="to">Who it is for.</param>
-    /// <param name="from">Who it claims to be from.</param>
+    /// <param name="data">Bytes of the datagram.</param>
+    /// <param name="to">Address of the receiver.</param>
+    /// <param name="from">Forged address of the sender.</param>
     public void SendAs(ReadOnlySpan<byte> data, EndPoint to, DatagramPeer from) => Check(_network.Send(null, from, data, new DatagramPeer(to)));
 
-    /// <summary>Takes the oldest datagram that has arrived; null when there is none.</summary>
-    /// <param name="from">Who sent it.</param>
+    /// <summary>Receives the oldest datagram that has arrived, or returns null if there is none.</summary>
+    /// <param name="from">Address of the sender.</param>
     public byte[]? TryReceive(out DatagramPeer from)
     {
         from = default;
@@ -46,11 +49,11 @@ public sealed class MemoryDatagramPeer
         return data;
     }
 
-    /// <summary>Becomes a member of a group, from any source on any interface.</summary>
+    /// <summary>Joins a multicast group, for any source on any interface.</summary>
     /// <param name="group">The group.</param>
     public void Join(IPAddress group) => _socket.Groups.Add((new MulticastGroup(group), 0));
 
-    /// <summary>Gives the address back; what comes later is refused.</summary>
+    /// <summary>Closes the socket and releases its address. Later datagrams are rejected.</summary>
     public void Close()
     {
         if (!_socket.IsClosed) _network.Remove(_socket);

@@ -2,20 +2,26 @@ using System.Net;
 
 namespace Whimbrel.Testing;
 
-/// <summary>A bound datagram socket of the memory network: what has arrived and what is on its way. Single-threaded.</summary>
+/// <summary>
+/// A bound datagram socket of the memory network: arrived datagrams and those in transit. Single-threaded.
+/// </summary>
 internal sealed class MemoryDatagramSocket(int id, EndPoint endPoint, bool isShared, bool isReused)
 {
     internal int Id { get; } = id;
 
     internal EndPoint EndPoint { get; } = endPoint;
 
-    /// <summary>By SO_REUSEPORT: others may have the same address, and each datagram goes to one of them.</summary>
+    /// <summary>SO_REUSEPORT: sockets share an address, and each datagram is delivered to one of them.</summary>
     internal bool IsShared { get; } = isShared;
 
-    /// <summary>By SO_REUSEADDR: others may have the same address, and datagrams to a group go to all of them.</summary>
+    /// <summary>
+    /// SO_REUSEADDR: sockets share an address, and datagrams to a group are delivered to all of them.
+    /// </summary>
     internal bool IsReused { get; } = isReused;
 
-    /// <summary>Takes from here only; nobody: from anybody.</summary>
+    /// <summary>
+    /// The only accepted sender. If it is <see cref="DatagramPeer.IsNobody"/>, all senders are accepted.
+    /// </summary>
     internal DatagramPeer Remote { get; init; }
 
     internal bool IsBroadcaster { get; init; }
@@ -32,18 +38,18 @@ internal sealed class MemoryDatagramSocket(int id, EndPoint endPoint, bool isSha
 
     internal List<(MulticastGroup Group, int Interface)> Groups { get; } = [];
 
-    /// <summary>Arrived, oldest first.</summary>
+    /// <summary>Arrived datagrams, oldest first.</summary>
     internal List<(byte[] Data, DatagramPeer From)> Waiting { get; } = [];
 
-    /// <summary>On their way, with the moment of their arrival.</summary>
+    /// <summary>Datagrams in transit, with their time of arrival.</summary>
     internal List<(long DueMs, byte[] Data, DatagramPeer From)> OnTheWay { get; } = [];
 
-    /// <summary>ICMP errors that nobody read yet.</summary>
+    /// <summary>Unread ICMP errors.</summary>
     internal Queue<(DatagramPeer Peer, int Error, int Length)> Errors { get; } = new();
 
     internal long WaitingBytes { get; set; }
 
-    /// <summary>Had no room here, ever.</summary>
+    /// <summary>Number of datagrams dropped because the buffer was full.</summary>
     internal uint Dropped { get; set; }
 
     internal bool IsClosed { get; set; }

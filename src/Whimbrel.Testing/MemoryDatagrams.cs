@@ -6,12 +6,12 @@ using Whimbrel.Linux;
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// The datagram half of the memory network, as one machine sees it: who is bound where, who is a member of what, and the faults that
-/// the seed throws in: loss, duplicates, another order, delay, an MTU, full buffers. Single-threaded.
+/// Datagrams of the memory network, as seen by one machine: bound addresses, group members, and faults by the seed:
+/// loss, duplicates, reordering, delay, an MTU, full buffers. Single-threaded.
 /// </summary>
 internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<long> nowMs)
 {
-    /// <summary>What each datagram takes of a receive buffer beside its bytes.</summary>
+    /// <summary>Bytes of a receive buffer that each datagram takes in addition to its own.</summary>
     private const int Overhead = 256;
 
     private readonly Dictionary<EndPoint, List<MemoryDatagramSocket>> _bound = [];
@@ -19,7 +19,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
     private int _nextPort = 40_000;
     private int _nextId = 1;
 
-    /// <summary>The earliest datagram that is still on its way.</summary>
+    /// <summary>Arrival time of the earliest datagram in transit.</summary>
     internal long NextArrivalMs
     {
         get
@@ -36,7 +36,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
 
     internal void AddUnreachable(EndPoint endPoint) => _unreachable.Add(endPoint);
 
-    /// <summary>The address that a bind to this one gets; null when it is taken.</summary>
+    /// <summary>Returns the address that a bind results in, or null if it is in use.</summary>
     internal EndPoint? Resolve(EndPoint endPoint, bool joins, bool isReused)
     {
         if (endPoint is IPEndPoint { Port: 0 } ip) return new IPEndPoint(ip.Address, _nextPort++);
@@ -62,7 +62,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
 
     // ------------------------------------------------------------------ sending
 
-    /// <summary>0 when the network took it, which says nothing about its arrival; else what a send call gives.</summary>
+    /// <summary>Sends a datagram. Returns 0, also if it is lost later, or the error number of the send call.</summary>
     internal int Send(MemoryDatagramSocket? sender, DatagramPeer from, ReadOnlySpan<byte> data, DatagramPeer to)
     {
         if (data.Length > faults.DatagramMtuBytes) return Errno.EMSGSIZE;
@@ -93,7 +93,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
     {
         if (!_bound.TryGetValue(to.ToEndPoint()!, out List<MemoryDatagramSocket>? there)) return Errno.ENOENT;
         MemoryDatagramSocket target = there[0];
-        // Unix datagrams are not lost: the sender waits.
+        // Unix datagrams are not lost: the sender waits for room.
         if (target.WaitingBytes + data.Length + Overhead > faults.DatagramBufferBytes) return Errno.EAGAIN;
         if (!target.Remote.IsNobody && target.Remote != from) return Errno.EPERM;
         Arrive(target, data.ToArray(), from);
@@ -102,7 +102,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
 
     private void SendToGroup(MemoryDatagramSocket? sender, DatagramPeer from, ReadOnlySpan<byte> data, DatagramPeer to)
     {
-        // All members live on this machine: without loopback nobody gets it.
+        // All members are on this machine, so without loopback no member receives it.
         if (sender is { HasLoopback: false }) return;
         IPAddress group = to.ToAddress()!;
         IPAddress? source = from.ToAddress();
@@ -152,7 +152,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         MemoryDatagramSocket first = there[0];
         if (there.Count == 1) return first.Remote.IsNobody || first.Remote == from ? first : null;
         if (!first.IsShared) return there[^1];
-        // A hash that is the same in every run.
+        // The hash must be the same in every run.
         uint hash = ((uint)from.Port * 2654435761) ^ (uint)from.HighBytes ^ (uint)from.LowBytes;
         return there[first.Steering == DatagramSteering.ByPeer ? (int)(hash % (uint)there.Count) : random.Next(there.Count)];
     }
@@ -186,7 +186,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         target.Waiting.Insert(place, (data, from));
     }
 
-    /// <summary>What is due has arrived. True when something waits to be read.</summary>
+    /// <summary>Delivers datagrams that are due. Returns true if there is something to read.</summary>
     internal bool IsReadable(MemoryDatagramSocket socket)
     {
         long now = nowMs();
@@ -209,7 +209,9 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         return first;
     }
 
-    /// <summary>The address that a datagram of this socket carries: one on all addresses sends from the loopback.</summary>
+    /// <summary>
+    /// Returns the source address of a socket's datagrams: a wildcard socket sends from the loopback address.
+    /// </summary>
     internal static DatagramPeer SenderOf(EndPoint endPoint, DatagramPeer to) => endPoint switch
     {
         IPEndPoint ip when IsWildcard(ip.Address) => new DatagramPeer(to.IsV6 ? IPAddress.IPv6Loopback : IPAddress.Loopback, ip.Port),

@@ -2,8 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Testing;
 
-/// <summary>A name in the memory network, for servers and clients that need no IP address.</summary>
-/// <param name="name">Any text; compared exactly.</param>
+/// <summary>A named end point in the memory network, for servers and clients without an IP address.</summary>
+/// <param name="name">Any text, compared ordinally.</param>
 public sealed class MemoryEndPoint(string name) : EndPoint, IEquatable<MemoryEndPoint>
 {
     /// <summary>The name.</summary>

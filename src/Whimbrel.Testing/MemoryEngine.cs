@@ -5,11 +5,10 @@ using Whimbrel.Engines;
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// A whole network in one thread: loops, wires, clock, other threads and the thread pool are all run by the caller of
-/// <see cref="RunUntil"/>, in an order that the seed decides. The same seed gives the same run. It is a checking
-/// engine: it throws <see cref="ContractViolationException"/> when the library breaks its own contract. Derive from it for the events
-/// of its life, as from <see cref="Engine"/>; it can be stopped and started again.
-/// Not thread-safe: one test, one thread.
+/// A deterministic simulation of a network in one thread. The caller of <see cref="RunUntil"/> runs loops, connections,
+/// clock, other threads and the thread pool, in an order that the seed decides; the same seed gives the same run.
+/// Throws <see cref="ContractViolationException"/> when the library violates its own contract. Can be derived from and
+/// restarted, as <see cref="Engine"/>. Not thread-safe: one test, one thread.
 /// </summary>
 public class MemoryEngine : Engine
 {
@@ -25,16 +24,18 @@ public class MemoryEngine : Engine
     private long _workTicks;
     private long _nowMs;
     private bool _isWatched;
-    private long _seenSteps = -1; // by the watch
+    private long _seenSteps = -1; // by MemoryWatch
     private volatile bool _isInStep;
 
-    /// <summary>Makes an engine.</summary>
-    /// <param name="seed">Decides every order, split, delay and fault.</param>
+    /// <summary>Creates an engine.</summary>
+    /// <param name="seed">Seed of every order, split, delay and fault.</param>
     /// <param name="loops">Number of loops, 1 to 64.</param>
-    /// <param name="onNotice">Gets the notices.</param>
-    /// <param name="faults">Null takes the defaults of <see cref="MemoryFaults"/>.</param>
-    /// <param name="blockedLoopMs">A turn that takes longer, in virtual time, is reported.</param>
-    /// <param name="onLoopStarted">As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop; what it throws is a notice.</param>
+    /// <param name="onNotice">Callback for notices.</param>
+    /// <param name="faults">Faults of the network, or null for the defaults of <see cref="MemoryFaults"/>.</param>
+    /// <param name="blockedLoopMs">Virtual time after which a turn is reported as blocked, in milliseconds.</param>
+    /// <param name="onLoopStarted">
+    /// As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop. Exceptions become notices.
+    /// </param>
     /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
     /// <param name="mailboxLimitBytes">As <see cref="EngineOptions.MailboxLimitBytes"/>.</param>
     public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 100, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
@@ -47,26 +48,29 @@ public class MemoryEngine : Engine
         faults ??= new MemoryFaults();
         _network = new MemoryNetwork(faults, Random);
         Datagrams = new MemoryDatagrams(faults, Random, () => _nowMs);
-        // Near the points where 32-bit millisecond clocks overflow, in two of three runs.
+        // Two of three runs start shortly before a 32-bit millisecond clock overflows.
         _nowMs = Random.Next(3) switch { 0 => 1_000, 1 => int.MaxValue - 2_000L, _ => uint.MaxValue - 2_000L };
         WallClock = new DateTimeOffset(2000, 1, 1, 0, 0, 0, TimeSpan.Zero);
         Loops = new Loop[loops];
         for (int i = 0; i < loops; i++) Loops[i] = new MemoryLoop(this, i, _network);
     }
 
-    /// <summary>The seed it was made with.</summary>
+    /// <summary>Seed of the engine.</summary>
     public int Seed { get; }
 
-    /// <summary>A number that two runs share exactly when they did the same steps.</summary>
+    /// <summary>Hash of all steps; the same for runs with the same steps.</summary>
     public ulong TraceHash => Trace.Hash;
 
-    /// <summary>Steps done so far.</summary>
+    /// <summary>Number of steps so far.</summary>
     public long StepCount => Trace.Steps;
 
     /// <summary>Virtual time since an arbitrary start, in milliseconds.</summary>
     public long VirtualTimeMs => _nowMs;
 
-    /// <summary>The virtual wall clock, which starts at 2000-01-01 and goes with the virtual time. Setting it is a clock that jumps: timers must not care.</summary>
+    /// <summary>
+    /// Virtual wall clock, which starts at 2000-01-01 and advances with the virtual time. Setting it simulates a clock
+    /// change, which must not affect timers.
+    /// </summary>
     public DateTimeOffset WallClock
     {
         get => _wallClockAtZero.AddMilliseconds(_nowMs);
@@ -75,10 +79,13 @@ public class MemoryEngine : Engine
 
     internal override long NowMs => _nowMs;
 
-    /// <summary>Each look finds 200 us gone: two steps of a handshake spend a turn, so that their pacing is part of every seed.</summary>
+    /// <summary>
+    /// Advances by 200 us per read: two handshake steps use up a turn's budget, so that every seed includes the pacing
+    /// of handshakes.
+    /// </summary>
     internal override long WorkTicks => _workTicks += System.Diagnostics.Stopwatch.Frequency / 5000;
 
-    /// <summary>The compiler takes no virtual time, and nothing stands still that the test does not hold.</summary>
+    /// <summary>Zero, because the JIT compiler takes no virtual time.</summary>
     internal override long CompiledTicks => 0;
 
     internal override long QueuedOnPool => 0;
@@ -107,7 +114,7 @@ public class MemoryEngine : Engine
 
     internal SimulationTrace Trace { get; } = new();
 
-    /// <summary>Whoever wants to see what the sessions do.</summary>
+    /// <summary>Test network that is notified of new sessions, or null.</summary>
     internal TestNetwork? Watcher { get; set; }
 
     internal override void SessionBegan(Session session) => Watcher?.Began(session);
@@ -120,7 +127,7 @@ public class MemoryEngine : Engine
         Watcher?.Threw(exception);
     }
 
-    /// <summary>A test that wants notices asks for them.</summary>
+    /// <summary>Does nothing: tests set a callback for notices.</summary>
     private protected override void NoteUnasked(Notice notice)
     {
     }
@@ -158,10 +165,12 @@ public class MemoryEngine : Engine
 
     internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
 
-    /// <summary>None: another thread's work would end at any moment of the virtual time, and block no virtual loop either.</summary>
+    /// <summary>
+    /// Does nothing: work of another thread would end at a random virtual time, and virtual loops need no warm-up.
+    /// </summary>
     internal override Task WarmUpTls(Tls.TlsProfile profile) => Task.CompletedTask;
 
-    /// <summary>No threads: the caller of RunUntil is the thread of all loops.</summary>
+    /// <summary>Starts no threads: the caller of RunUntil runs all loops.</summary>
     private protected override void StartLoops()
     {
         if (_isWatched) return;
@@ -170,7 +179,8 @@ public class MemoryEngine : Engine
     }
 
     /// <summary>
-    /// Why nothing has happened since the last call, in words; null when something has. A mistake that would otherwise hang the test without a word. Any thread.
+    /// Returns the reason why no step was done since the last call, or null. Otherwise such a mistake would hang the
+    /// test without a message. Any thread.
     /// </summary>
     internal string? FindStandstill()
     {
@@ -192,7 +202,10 @@ public class MemoryEngine : Engine
         public void Dispose() => timer.Cancel();
     }
 
-    /// <summary>Whoever blocks is one thread of the simulation: everything else runs meanwhile, outside of the callback that blocks; the timeout is virtual time.</summary>
+    /// <summary>
+    /// Simulates a blocked thread: everything else runs meanwhile, outside of the blocking callback. The timeout is
+    /// virtual time.
+    /// </summary>
     private protected override bool BlockThread(ManualResetEventSlim ended, TimeSpan timeout)
     {
         Connections.Strand? callback = Connections.Strand.Exchange(null);
@@ -221,28 +234,30 @@ public class MemoryEngine : Engine
         return true;
     }
 
-    /// <summary>The loop's thread comes to its mailbox meanwhile, and no further: other callbacks would run in the stack of this one.</summary>
+    /// <summary>
+    /// Processes the loop's mailbox only, because other callbacks would run in the stack of this one.
+    /// </summary>
     internal override void AwaitOffer(Loop loop, ManualResetEventSlim offered, TimeSpan most) => loop.DrainHere();
 
-    /// <summary>Remembers the violation: a fence around user code may swallow the exception, the run must not.</summary>
+    /// <summary>Records a violation, because a handler around user code may catch the exception.</summary>
     internal ContractViolationException Violation(string message) =>
         _violation ??= new ContractViolationException($"{message} (seed {Seed}, step {StepCount}). The last steps:\n{Trace}");
 
     // ------------------------------------------------------------------ peers
 
     /// <summary>Connects a raw peer.</summary>
-    /// <param name="endPoint">Where a server of this engine, or a raw listener, listens.</param>
-    /// <exception cref="IOException">Nobody listens there.</exception>
+    /// <param name="endPoint">Address of a server of this engine or of a raw listener.</param>
+    /// <exception cref="IOException">There is no listener at the address.</exception>
     public MemoryPeer Dial(EndPoint endPoint) =>
         new(_network.Dial(endPoint, null) ?? throw new IOException($"Nobody listens at {endPoint}."));
 
-    /// <summary>Makes a raw listener.</summary>
-    /// <param name="endPoint">Where; port 0 takes a free one.</param>
-    /// <exception cref="IOException">The name is taken.</exception>
+    /// <summary>Creates a raw listener.</summary>
+    /// <param name="endPoint">Address; port 0 selects a free port.</param>
+    /// <exception cref="IOException">The address is in use.</exception>
     public MemoryPeerListener Listen(EndPoint endPoint) =>
         new(_network, _network.Listen(endPoint, 4096) ?? throw new IOException($"{endPoint} is taken."));
 
-    /// <summary>No way leads to this address: dials and datagrams to it fail at once.</summary>
+    /// <summary>Makes an address unreachable: connects and datagrams to it fail at once.</summary>
     /// <param name="endPoint">The address.</param>
     public void AddUnreachable(EndPoint endPoint)
     {
@@ -250,12 +265,12 @@ public class MemoryEngine : Engine
         Datagrams.AddUnreachable(endPoint);
     }
 
-    /// <summary>Dials to this address fail at once, with any error that a system may give.</summary>
+    /// <summary>Makes connects to an address fail at once with an error number.</summary>
     internal void AddFailing(EndPoint endPoint, int error) => _network.AddFailing(endPoint, error);
 
-    /// <summary>Makes a raw datagram socket.</summary>
-    /// <param name="endPoint">Where it is bound; port 0 takes a free one.</param>
-    /// <exception cref="IOException">The address is taken.</exception>
+    /// <summary>Creates a raw datagram socket.</summary>
+    /// <param name="endPoint">Address to bind; port 0 selects a free port.</param>
+    /// <exception cref="IOException">The address is in use.</exception>
     public MemoryDatagramPeer OpenDatagrams(EndPoint endPoint)
     {
         EndPoint bound = Datagrams.Resolve(endPoint, joins: false, isReused: true) ?? throw new IOException($"{endPoint} is taken.");
@@ -264,7 +279,7 @@ public class MemoryEngine : Engine
         return new MemoryDatagramPeer(Datagrams, socket);
     }
 
-    /// <summary>Two interfaces: "lo", number 1, has 127.0.0.1 and ::1; "memory0" is number 2.</summary>
+    /// <summary>Returns the index of an interface: "lo" (127.0.0.1, ::1) is 1, "memory0" is 2.</summary>
     internal override int InterfaceIndexOf(string name) => name switch
     {
         "lo" or "127.0.0.1" or "::1" => 1,
@@ -272,15 +287,19 @@ public class MemoryEngine : Engine
         _ => throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md, or: whimbrel explain multicast.")),
     };
 
-    /// <summary>Gives a host name addresses. Of names that were not added only <c>localhost</c> has any ([::1], 127.0.0.1).</summary>
-    /// <param name="name">The name; case does not matter.</param>
-    /// <param name="addresses">In the order in which a look-up gives them; none for a name that is unknown.</param>
+    /// <summary>
+    /// Adds a host name with its addresses. Of other names only <c>localhost</c> has addresses ([::1], 127.0.0.1).
+    /// </summary>
+    /// <param name="name">Host name, case-insensitive.</param>
+    /// <param name="addresses">Addresses in the order of the look-up's result; none for an unknown name.</param>
     public void AddHost(string name, params IPAddress[] addresses) => AddHost(name, TimeSpan.Zero, addresses);
 
-    /// <summary>Gives a host name addresses, and its look-up a time that it takes.</summary>
-    /// <param name="name">The name; case does not matter.</param>
-    /// <param name="delay">Virtual time; <see cref="Timeout.InfiniteTimeSpan"/> for a look-up without an answer.</param>
-    /// <param name="addresses">In the order in which a look-up gives them; none for a name that is unknown.</param>
+    /// <summary>Adds a host name with its addresses and the duration of its look-up.</summary>
+    /// <param name="name">Host name, case-insensitive.</param>
+    /// <param name="delay">
+    /// Duration in virtual time; <see cref="Timeout.InfiniteTimeSpan"/> for a look-up without an answer.
+    /// </param>
+    /// <param name="addresses">Addresses in the order of the look-up's result; none for an unknown name.</param>
     public void AddHost(string name, TimeSpan delay, params IPAddress[] addresses)
     {
         ArgumentNullException.ThrowIfNull(name);
@@ -288,21 +307,23 @@ public class MemoryEngine : Engine
         _hosts[name] = (addresses, delay);
     }
 
-    /// <summary>Dials to this address are never answered.</summary>
+    /// <summary>Makes connects to an address remain unanswered.</summary>
     /// <param name="endPoint">The address.</param>
     public void AddBlackHole(EndPoint endPoint) => _network.AddBlackHole(endPoint);
 
     // ------------------------------------------------------------------ running
 
-    /// <summary>Has another thread call <paramref name="action"/>: at a point of the run that the seed chooses, outside of every loop.</summary>
-    /// <param name="action">What that thread does.</param>
+    /// <summary>
+    /// Calls an action on another simulated thread, at a point of the run that the seed chooses, outside of every loop.
+    /// </summary>
+    /// <param name="action">Action to call.</param>
     public void Elsewhere(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
         _elsewhere.Add(action);
     }
 
-    /// <summary>Inside a callback: the callback takes this long.</summary>
+    /// <summary>Simulates, inside a callback, that the callback takes this time.</summary>
     /// <param name="time">Virtual time.</param>
     public void Block(TimeSpan time)
     {
@@ -311,13 +332,15 @@ public class MemoryEngine : Engine
         Loop.Current?.LookFromOutside(_nowMs);
     }
 
-    /// <summary>Moves the clock forward, without running anything.</summary>
+    /// <summary>Advances the clock without running anything.</summary>
     /// <param name="time">Virtual time.</param>
     public void Advance(TimeSpan time) => _nowMs += (long)time.TotalMilliseconds;
 
-    /// <summary>Runs until the condition holds. When nothing is ready, the clock moves to the next timer.</summary>
-    /// <param name="condition">Looked at before every step.</param>
-    /// <exception cref="SimulationStalledException">Nothing can happen any more, or ten million steps were done.</exception>
+    /// <summary>Runs until the condition is true. If nothing is ready, the clock advances to the next timer.</summary>
+    /// <param name="condition">Condition, evaluated before every step.</param>
+    /// <exception cref="SimulationStalledException">
+    /// There is nothing left to run, or ten million steps were done.
+    /// </exception>
     public void RunUntil(Func<bool> condition)
     {
         ArgumentNullException.ThrowIfNull(condition);
@@ -337,7 +360,7 @@ public class MemoryEngine : Engine
         }
     }
 
-    /// <summary>Runs until nothing is ready; the clock stands still.</summary>
+    /// <summary>Runs until nothing is ready, without advancing the clock.</summary>
     public void RunUntilIdle()
     {
         while (RunReady())
@@ -345,8 +368,10 @@ public class MemoryEngine : Engine
         }
     }
 
-    /// <summary>Runs for so long: timers fire when they are due, one after the other, and then the clock stands at the end.</summary>
-    /// <param name="time">Virtual time, zero or more. What is left of a millisecond is dropped.</param>
+    /// <summary>
+    /// Runs for a virtual time: timers fire when they are due, one by one, and the clock then stops at the end.
+    /// </summary>
+    /// <param name="time">Virtual time, zero or more, rounded down to milliseconds.</param>
     public void RunFor(TimeSpan time)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(time, TimeSpan.Zero);
@@ -357,11 +382,11 @@ public class MemoryEngine : Engine
         RunUntilIdle();
     }
 
-    /// <summary>Moves the clock forward, unless a callback has moved it further already.</summary>
+    /// <summary>Advances the clock to a time, unless a callback has already advanced it further.</summary>
     internal void AdvanceTo(long endMs) => _nowMs = Math.Max(_nowMs, endMs);
 
-    /// <summary>Runs until the task has ended and gives its result.</summary>
-    /// <param name="task">Started by the caller.</param>
+    /// <summary>Runs until the task has ended, and returns its result.</summary>
+    /// <param name="task">Task, started by the caller.</param>
     public T Run<T>(ValueTask<T> task)
     {
         Task<T> running = task.AsTask();
@@ -370,7 +395,7 @@ public class MemoryEngine : Engine
     }
 
     /// <summary>Runs until the task has ended.</summary>
-    /// <param name="task">Started by the caller.</param>
+    /// <param name="task">Task, started by the caller.</param>
     public void Run(ValueTask task)
     {
         Task running = task.AsTask();
@@ -378,7 +403,7 @@ public class MemoryEngine : Engine
         running.GetAwaiter().GetResult();
     }
 
-    /// <summary>One step. False when nothing is ready and no timer is armed.</summary>
+    /// <summary>Runs one step. Returns false if nothing is ready and no timer is armed.</summary>
     public bool RunOne() => RunReady() || AdvanceToNextTimer();
 
     private long NextDueMs
@@ -392,13 +417,13 @@ public class MemoryEngine : Engine
             }
 
             foreach (Deadline deadline in _deadlines) due = Math.Min(due, deadline.DueMs);
-            // Datagrams on their way move the clock too; those that have arrived are no reason to.
+            // Datagrams in transit also advance the clock; arrived ones do not.
             long arrival = Datagrams.NextArrivalMs;
             return arrival > _nowMs ? Math.Min(due, arrival) : due;
         }
     }
 
-    /// <summary>False when there is no timer up to then.</summary>
+    /// <summary>Advances the clock to the next timer. Returns false if there is none up to that time.</summary>
     internal bool AdvanceToNextTimer(long most = long.MaxValue)
     {
         long due = NextDueMs;
@@ -421,7 +446,7 @@ public class MemoryEngine : Engine
         if (choices == 0 && passed is null) return false;
         int choice = passed is null ? Random.Next(choices) : 0;
 
-        // The caller may have a context of its own (a test framework's); library code must not see it.
+        // The caller may have a context, for example of a test framework, which library code must not use.
         SynchronizationContext? context = SynchronizationContext.Current;
         SynchronizationContext.SetSynchronizationContext(null);
         bool isNested = _isInStep;

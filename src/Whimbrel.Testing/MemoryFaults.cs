@@ -1,56 +1,66 @@
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// How unkind the memory network is. Chances are per mille of the operations they concern. The default is an honest
-/// network: it splits, joins, delays and refuses for a moment, but breaks nothing.
+/// Faults of the memory network. Probabilities are per mille of the operations concerned. The default network splits,
+/// joins, delays and temporarily rejects, but loses nothing.
 /// </summary>
 public sealed record MemoryFaults
 {
-    /// <summary>A network that does nothing unexpected: whole deliveries, in turn.</summary>
+    /// <summary>A network without faults: complete deliveries, in order.</summary>
     public static MemoryFaults None { get; } = new() { Split = 0, Delay = 0, WouldBlock = 0, LateClose = 0 };
 
-    /// <summary>A received block is cut at a random place.</summary>
+    /// <summary>Probability that a received block is split at a random position. Default 300.</summary>
     public int Split { get; init; } = 300;
 
-    /// <summary>Something that is ready is passed over, or taken now and delivered later.</summary>
+    /// <summary>
+    /// Probability that a ready operation is skipped, or that data is taken now and delivered later. Default 300.
+    /// </summary>
     public int Delay { get; init; } = 300;
 
-    /// <summary>A send takes a part, or nothing, though there is room.</summary>
+    /// <summary>Probability that a send takes a part or nothing, although there is room. Default 200.</summary>
     public int WouldBlock { get; init; } = 200;
 
-    /// <summary>Closing a descriptor completes later.</summary>
+    /// <summary>Probability that closing a descriptor completes later. Default 300.</summary>
     public int LateClose { get; init; } = 300;
 
-    /// <summary>A delivery is replaced by a reset.</summary>
+    /// <summary>Probability that a delivery is replaced by a reset. Default 0.</summary>
     public int Reset { get; init; }
 
-    /// <summary>A send fails with a broken pipe.</summary>
+    /// <summary>Probability that a send fails with a broken pipe. Default 0.</summary>
     public int SendError { get; init; }
 
-    /// <summary>An accept fails: out of descriptors, or the peer was gone.</summary>
+    /// <summary>
+    /// Probability that an accept fails: out of descriptors, or the peer has disconnected. Default 0.
+    /// </summary>
     public int AcceptError { get; init; }
 
-    /// <summary>A datagram is lost on its way. Unix datagrams are not.</summary>
+    /// <summary>Probability that a datagram is lost, except for Unix datagrams. Default 0.</summary>
     public int DatagramLoss { get; init; }
 
-    /// <summary>A datagram arrives twice.</summary>
+    /// <summary>Probability that a datagram arrives twice. Default 0.</summary>
     public int DatagramDuplicate { get; init; }
 
-    /// <summary>A datagram arrives before others that were sent earlier.</summary>
+    /// <summary>Probability that a datagram overtakes earlier ones. Default 0.</summary>
     public int DatagramReorder { get; init; }
 
-    /// <summary>A datagram takes 1 ms up to <see cref="DatagramDelayMs"/> of virtual time; others may overtake it.</summary>
+    /// <summary>
+    /// Probability that a datagram is delayed by 1 ms up to <see cref="DatagramDelayMs"/>; others may overtake it.
+    /// Default 0.
+    /// </summary>
     public int DatagramDelay { get; init; }
 
-    /// <summary>Longest delay of a datagram, in milliseconds of virtual time. Default 50.</summary>
+    /// <summary>Maximum delay of a datagram, in milliseconds of virtual time. Default 50.</summary>
     public int DatagramDelayMs { get; init; } = 50;
 
-    /// <summary>Longest datagram that the network takes, in bytes; a longer one fails to be sent. Default 65,507.</summary>
+    /// <summary>Maximum length of a datagram, in bytes; sending a longer one fails. Default 65,507.</summary>
     public int DatagramMtuBytes { get; init; } = DatagramOptions.MaxDatagramBytes;
 
-    /// <summary>Receive buffer of a datagram socket, in bytes; each datagram takes 256 beside its own. What has no room is dropped and counted. Default 1 MiB.</summary>
+    /// <summary>
+    /// Receive buffer of a datagram socket, in bytes; each datagram takes 256 bytes in addition to its own. Datagrams
+    /// without room are dropped and counted. Default 1 MiB.
+    /// </summary>
     public int DatagramBufferBytes { get; init; } = 1024 * 1024;
 
-    /// <summary>Bytes that a connection holds in each direction between sender and receiver. Default 64 KiB.</summary>
+    /// <summary>Capacity of a connection in each direction, in bytes. Default 64 KiB.</summary>
     public int WireBytes { get; init; } = 64 * 1024;
 }

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Testing;
 
-/// <summary>One name that somebody listens at, perhaps one of several that share it.</summary>
+/// <summary>A listener of the memory network; several may share an address.</summary>
 internal sealed class MemoryListening(EndPoint endPoint, int backlog, bool isShared)
 {
     internal EndPoint EndPoint { get; } = endPoint;

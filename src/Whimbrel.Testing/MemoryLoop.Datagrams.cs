@@ -64,7 +64,7 @@ internal sealed unsafe partial class MemoryLoop
             _engine.Trace.Add("datagram", socket.Id, data.Length);
             int room = Math.Min(data.Length, resident.Options.ReceiveLimitBytes);
             resident.CompleteReceive(data.AsSpan(0, room), data.Length, in from);
-            // Whoever kept the span reads rubbish from now on.
+            // Overwritten, so that code that kept the span reads invalid data.
             data.AsSpan().Fill(0xDD);
         }
 

@@ -8,8 +8,9 @@ using Whimbrel.Linux;
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// A loop whose kernel is the memory network. Checks every rule of the contract in Loop.cs that an engine can see, and
-/// throws when one is broken. It lends received bytes in a block of exactly their size and overwrites it afterwards.
+/// A loop with the memory network as its kernel. Checks every rule of the contract in Loop.cs that an engine can check,
+/// and throws at a violation. Received bytes are passed in a block of exactly their size, which is overwritten
+/// afterwards.
 /// </summary>
 // Safe: blocks are read only through the pointers and lengths of queued blocks, on the thread that owns them.
 internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
@@ -36,7 +37,9 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         internal bool EndTaken;
         internal MemoryDatagramSocket? Datagrams;
 
-        /// <summary>Taken from the wire, delivered later: a completion under way when receiving is stopped.</summary>
+        /// <summary>
+        /// Bytes taken from the network and delivered later, as a completion that is pending when receiving is stopped.
+        /// </summary>
         internal Queue<byte[]>? Taken;
         internal int TakenBytes;
     }
@@ -100,7 +103,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         {
             int slot = _order[i];
             bool isLast = i == _order.Count - 1 && delivered == 0;
-            // One at least, or a run of bad luck would look like a stall.
+            // At least one is delivered, because a series of delays would look like a stall.
             if (!isLast && Chance(Faults.Delay)) continue;
             if (!IsReady(slot)) continue;
             delivered++;
@@ -120,7 +123,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
 
     private protected override void Wake()
     {
-        // Nobody sleeps in a simulation: a loop with mail is runnable.
+        // Does nothing: loops do not sleep in a simulation, and a loop with mail is runnable.
     }
 
     private void Deliver(int index)
@@ -212,7 +215,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
     private static void Hand(Connection connection, byte[] block)
     {
         connection.CompleteReceive(block);
-        // Whoever kept the span reads rubbish from now on (contract 13).
+        // Overwritten, so that code that kept the span reads invalid data (contract 13).
         block.AsSpan().Fill(0xDD);
     }
 
@@ -422,7 +425,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
 
     internal override void OfferSend(Connection connection)
     {
-        // The network took only a part a moment ago, and may take more now.
+        // The network accepted only a part before, and may accept more now.
         if (connection.IsSendInFlight) Push(connection, connection.Slot);
         else base.OfferSend(connection);
     }

@@ -4,7 +4,7 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Testing;
 
-/// <summary>The names of one memory engine: who listens where, and the connections on their way. Single-threaded.</summary>
+/// <summary>Listeners and pending connections of one memory engine, by address. Single-threaded.</summary>
 internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
 {
     private readonly Dictionary<EndPoint, List<MemoryListening>> _listening = [];
@@ -15,7 +15,7 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
 
     internal MemoryFaults Faults { get; } = faults;
 
-    /// <summary>Null when the name is taken.</summary>
+    /// <summary>Listens at an address. Returns null if it is in use.</summary>
     internal MemoryListening? Listen(EndPoint endPoint, int backlog, PortSharing sharing = PortSharing.None)
     {
         if (endPoint is IPEndPoint { Port: 0 } ip) endPoint = new IPEndPoint(ip.Address, _nextPort++);
@@ -37,14 +37,17 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
 
     internal void AddBlackHole(EndPoint endPoint) => _blackHoles.Add(endPoint);
 
-    /// <summary>Dials there fail at once with this error number.</summary>
+    /// <summary>Makes connects to an address fail at once with an error number.</summary>
     internal void AddFailing(EndPoint endPoint, int error) => _failing[endPoint] = error;
 
     internal bool IsFailing(EndPoint endPoint, out int error) => _failing.TryGetValue(endPoint, out error);
 
     internal bool IsBlackHole(EndPoint endPoint) => _blackHoles.Contains(endPoint);
 
-    /// <summary>A connected socket whose other end waits to be accepted; null when nobody listens there.</summary>
+    /// <summary>
+    /// Returns a connected socket, with its other end waiting to be accepted; null if there is no listener or its
+    /// backlog is full.
+    /// </summary>
     internal MemorySocket? Dial(EndPoint target, EndPoint? local)
     {
         if (Find(target) is not { } listening || listening.Waiting.Count >= listening.Backlog) return null;
@@ -64,12 +67,12 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
     {
         if (AnyAt(target) is { } exact) return exact;
         if (target is not IPEndPoint ip) return null;
-        // A wildcard listener answers at every address of its family; the IPv6 one also for IPv4 (dual stack).
+        // A wildcard listener accepts at every address of its family; the IPv6 one also for IPv4 (dual stack).
         if (ip.AddressFamily == AddressFamily.InterNetwork && AnyAt(new IPEndPoint(IPAddress.Any, ip.Port)) is { } wildcard) return wildcard;
         return AnyAt(new IPEndPoint(IPAddress.IPv6Any, ip.Port));
     }
 
-    /// <summary>Of several that share the name, the one that the seed chooses.</summary>
+    /// <summary>Returns one of the listeners that share the address, by the seed.</summary>
     private MemoryListening? AnyAt(EndPoint endPoint)
     {
         if (!_listening.TryGetValue(endPoint, out List<MemoryListening>? there)) return null;

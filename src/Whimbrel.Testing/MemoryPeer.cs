@@ -2,25 +2,27 @@ using System.Net;
 
 namespace Whimbrel.Testing;
 
-/// <summary>A raw peer in the memory network: the other end of a connection, driven by the test step by step.</summary>
+/// <summary>
+/// A raw peer in the memory network: the other end of a connection, controlled by the test step by step.
+/// </summary>
 public sealed class MemoryPeer
 {
     private readonly MemorySocket _socket;
 
     internal MemoryPeer(MemorySocket socket) => _socket = socket;
 
-    /// <summary>This end's address, null for an unnamed one.</summary>
+    /// <summary>Address of this end; null if it has none.</summary>
     public EndPoint? LocalEndPoint => _socket.LocalEndPoint;
 
-    /// <summary>True until either side has reset or closed it.</summary>
+    /// <summary>Whether the connection is open: not reset by either side, and not closed by this one.</summary>
     public bool IsConnected => !_socket.IsClosed && !_socket.IsReset;
 
-    /// <summary>Bytes that can be read now.</summary>
+    /// <summary>Number of bytes that can be read now.</summary>
     public int Available => _socket.Available;
 
-    /// <summary>Writes what fits now.</summary>
-    /// <param name="data">The bytes.</param>
-    /// <returns>How many were taken; 0 when the wire is full.</returns>
+    /// <summary>Writes as many bytes as fit.</summary>
+    /// <param name="data">Bytes to write.</param>
+    /// <returns>Number of bytes written; 0 if the connection's capacity is used up.</returns>
     /// <exception cref="IOException">The connection is broken.</exception>
     public int Write(ReadOnlySpan<byte> data)
     {
@@ -29,10 +31,10 @@ public sealed class MemoryPeer
         return count;
     }
 
-    /// <summary>Reads what is there.</summary>
-    /// <param name="target">Where to.</param>
-    /// <returns>Bytes read; 0 at the end of the stream; -1 when there is nothing now.</returns>
-    /// <exception cref="IOException">The connection was reset, and everything that had arrived was read.</exception>
+    /// <summary>Reads available bytes.</summary>
+    /// <param name="target">Buffer for the bytes.</param>
+    /// <returns>Number of bytes read; 0 at the end of the stream; -1 if none are available.</returns>
+    /// <exception cref="IOException">The connection was reset, and all arrived bytes were read.</exception>
     public int Read(Span<byte> target)
     {
         if (_socket.Available > 0) return _socket.Read(target);
@@ -40,12 +42,12 @@ public sealed class MemoryPeer
         return _socket.HasFinish ? 0 : -1;
     }
 
-    /// <summary>Sends FIN; reading goes on.</summary>
+    /// <summary>Sends FIN; reading continues.</summary>
     public void FinishSending() => _socket.FinishSending();
 
     /// <summary>Resets the connection.</summary>
     public void Reset() => _socket.Close(reset: true);
 
-    /// <summary>Closes; a reset when there are unread bytes, as in TCP.</summary>
+    /// <summary>Closes the connection; resets it if there are unread bytes, as TCP does.</summary>
     public void Close() => _socket.Close(reset: false);
 }

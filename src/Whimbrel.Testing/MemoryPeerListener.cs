@@ -14,12 +14,12 @@ public sealed class MemoryPeerListener
         _listening = listening;
     }
 
-    /// <summary>Where it listens, with the real port.</summary>
+    /// <summary>Listening address, with the real port.</summary>
     public EndPoint EndPoint => _listening.EndPoint;
 
-    /// <summary>The next connection that waits, or null.</summary>
+    /// <summary>Accepts the next pending connection, or returns null.</summary>
     public MemoryPeer? TryAccept() => _listening.Waiting.TryDequeue(out MemorySocket? socket) ? new MemoryPeer(socket) : null;
 
-    /// <summary>Stops listening; connections that wait are reset.</summary>
+    /// <summary>Stops listening and resets pending connections.</summary>
     public void Close() => _network.StopListening(_listening);
 }

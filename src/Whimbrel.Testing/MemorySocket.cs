@@ -4,8 +4,8 @@ using Whimbrel.Connections;
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// One end of a connection in memory: what has arrived and was not read, and how the other end ended. Writing puts
-/// bytes into the other end, as far as there is room.
+/// One end of a connection in memory: unread bytes, and how the other end was closed. Writing adds bytes to the other
+/// end, as far as there is room.
 /// </summary>
 internal sealed class MemorySocket
 {
@@ -34,20 +34,20 @@ internal sealed class MemorySocket
 
     internal int Room => _capacity - _count;
 
-    /// <summary>The other end sends nothing after what is in here.</summary>
+    /// <summary>Whether the other end has sent FIN.</summary>
     internal bool HasFinish { get; private set; }
 
-    /// <summary>The connection was reset, by either side.</summary>
+    /// <summary>Whether the connection was reset, by either side.</summary>
     internal bool IsReset { get; private set; }
 
     internal bool IsClosed { get; private set; }
 
     internal bool HasFinishedSending { get; private set; }
 
-    /// <summary>Reading would give something: bytes, the end, or an error.</summary>
+    /// <summary>Whether a read would return bytes, the end, or an error.</summary>
     internal bool IsReadable => _count > 0 || HasFinish || IsReset;
 
-    /// <summary>Writing would take something, or fail.</summary>
+    /// <summary>Whether a write would accept bytes or fail.</summary>
     internal bool IsWritable => Other.Room > 0 || IsReset || Other.IsClosed;
 
     internal static (MemorySocket Dialling, MemorySocket Accepted) Pair(int id, int capacity, EndPoint? dialling, EndPoint listening)
@@ -59,13 +59,13 @@ internal sealed class MemorySocket
         return (a, b);
     }
 
-    /// <summary>Bytes taken; -1 when the connection is broken.</summary>
+    /// <summary>Writes bytes. Returns the number accepted, or -1 if the connection is broken.</summary>
     internal int Write(ReadOnlySpan<byte> data)
     {
         if (IsReset) return -1;
         if (Other.IsClosed)
         {
-            // Nobody is there to read: as in TCP, the answer is a reset.
+            // The other end is closed: as in TCP, the answer is a reset.
             IsReset = true;
             return -1;
         }
@@ -105,14 +105,14 @@ internal sealed class MemorySocket
         if (!Other.IsClosed) Other.HasFinish = true;
     }
 
-    /// <summary>Breaks the connection for both ends. What had arrived stays readable, as in Linux.</summary>
+    /// <summary>Resets the connection for both ends. Arrived bytes stay readable, as on Linux.</summary>
     internal void Reset()
     {
         if (!IsClosed) IsReset = true;
         if (!Other.IsClosed) Other.IsReset = true;
     }
 
-    /// <summary>Closes this end. With unread bytes it is a reset, as in TCP.</summary>
+    /// <summary>Closes this end. With unread bytes the connection is reset, as in TCP.</summary>
     internal void Close(bool reset)
     {
         if (IsClosed) return;

@@ -4,8 +4,8 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// Looks at a <see cref="MemoryEngine"/> every 5 s of real time, and writes to the standard error stream, once, why nothing happens on it. It does not keep
-/// the engine alive. Quiet under a debugger, where everything stands still.
+/// Checks a <see cref="MemoryEngine"/> every 5 s of real time, and writes once to the standard error stream why nothing
+/// happens on it. Does not keep the engine alive. Disabled under a debugger, which suspends everything.
 /// </summary>
 internal static class MemoryWatch
 {
@@ -15,7 +15,7 @@ internal static class MemoryWatch
     {
         WeakReference<MemoryEngine> weak = new(engine);
         Timer? timer = null;
-        // The callback holds the timer, so that it is not collected before its last look.
+        // The callback holds the timer, so that it is not collected before its last call.
         timer = new Timer(_ => Look(weak, timer!), null, Timeout.InfiniteTimeSpan, s_every);
         timer.Change(s_every, s_every);
     }

@@ -3,7 +3,7 @@ using System.Text;
 
 namespace Whimbrel.Testing;
 
-/// <summary>What a simulation did: a hash over all steps, and the last of them in words.</summary>
+/// <summary>Trace of a simulation: a hash of all steps, and the last steps as text.</summary>
 internal sealed class SimulationTrace
 {
     private const int Kept = 200;

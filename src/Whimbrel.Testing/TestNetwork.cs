@@ -4,16 +4,16 @@ using System.Runtime.ExceptionServices;
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// A small world for tests of sessions: a <see cref="MemoryEngine"/> without surprises, and the peers that talk to the
-/// sessions on it. Nothing happens but in calls of the test, in its thread, and each call runs until nothing is left to do.
+/// A network for tests of sessions: a <see cref="MemoryEngine"/> without faults, and the peers of the sessions.
+/// Everything runs in calls of the test, on its thread, and each call runs until nothing is left to do.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Virtual time stands still but for <see cref="Advance"/>, which fires timers one after the other when they are due.</item>
-/// <item>What an override, a factory, a timer or a posted action throws is rethrown by the call in which it happened,
-/// unless <see cref="RethrowsExceptions"/> is false.</item>
-/// <item>Work that a session gives to real threads (Task.Run, Task.Delay) is not waited for: such a test calls
-/// <see cref="Run"/> when that work is done.</item>
+/// <item>Only <see cref="Advance"/> advances virtual time. It fires timers one by one when they are due.</item>
+/// <item>An exception of an override, a factory, a timer or a posted action is rethrown by the call in which it
+/// happened, unless <see cref="RethrowsExceptions"/> is false.</item>
+/// <item>Work on real threads (Task.Run, Task.Delay) is not waited for: such a test calls <see cref="Run"/> after that
+/// work.</item>
 /// </list>
 /// Not thread-safe: one test, one thread.
 /// </remarks>
@@ -33,43 +33,45 @@ public sealed class TestNetwork : IDisposable
     private int _lastPort = 9_999;
     private bool _isDisposed;
 
-    /// <summary>Makes a world.</summary>
-    /// <param name="seed">Decides orders that nothing else decides, and where faults strike.</param>
+    /// <summary>Creates a network.</summary>
+    /// <param name="seed">Seed of undefined orders and of faults.</param>
     /// <param name="loops">Number of loops, 1 to 64.</param>
-    /// <param name="faults">Null (the default) is <see cref="MemoryFaults.None"/>: whole deliveries, in turn.</param>
+    /// <param name="faults">Faults; null (the default) is <see cref="MemoryFaults.None"/>.</param>
     public TestNetwork(int seed = 1, int loops = 1, MemoryFaults? faults = null)
     {
         Engine = new MemoryEngine(seed, loops, faults: faults ?? MemoryFaults.None) { Watcher = this };
         _startMs = Engine.VirtualTimeMs;
     }
 
-    /// <summary>The engine, for the options of servers and clients of the test's own.</summary>
+    /// <summary>The engine, for the options of the test's own servers and clients.</summary>
     public MemoryEngine Engine { get; }
 
-    /// <summary>Virtual time since it was made.</summary>
+    /// <summary>Virtual time since the creation.</summary>
     public TimeSpan Elapsed => TimeSpan.FromMilliseconds(Engine.VirtualTimeMs - _startMs);
 
     /// <summary>Whether exceptions of user code are rethrown by the test's call. Default true; else see <see cref="Exceptions"/>.</summary>
     public bool RethrowsExceptions { get; set; } = true;
 
-    /// <summary>Everything that user code has thrown so far, in order.</summary>
+    /// <summary>Exceptions of user code so far, in order.</summary>
     public IReadOnlyList<Exception> Exceptions => _exceptions;
 
-    /// <summary>An address that nobody uses: 127.0.0.1 with a port of this network.</summary>
+    /// <summary>Returns an unused address: 127.0.0.1 with a port of this network.</summary>
     public EndPoint NewEndPoint() => new IPEndPoint(IPAddress.Loopback, ++_lastPort);
 
     // ------------------------------------------------------------------ peers
 
-    /// <summary>A peer that has dialled a server of its own, which makes the session with the factory.</summary>
-    /// <param name="factory">Makes the session under test.</param>
+    /// <summary>Connects a peer to a new server, which creates the session with the factory.</summary>
+    /// <param name="factory">Factory of the session under test.</param>
     public TestPeer Connect(Func<Session> factory) => Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
 
-    /// <summary>The same with a factory that sees the connection.</summary>
-    /// <param name="factory">Makes the session under test.</param>
+    /// <summary>Connects a peer to a new server. The factory receives the connection.</summary>
+    /// <param name="factory">Factory of the session under test.</param>
     public TestPeer Connect(Func<SessionContext, Session> factory) => Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
 
-    /// <summary>A peer that has dialled this server, at its first address.</summary>
-    /// <param name="server">Its options name <see cref="Engine"/>. It is started when it is not, and stopped by <see cref="Dispose"/>.</param>
+    /// <summary>Connects a peer to a server, at its first address.</summary>
+    /// <param name="server">
+    /// Server with <see cref="Engine"/> in its options. Started if necessary, and stopped by <see cref="Dispose"/>.
+    /// </param>
     public TestPeer Connect(Server server)
     {
         ArgumentNullException.ThrowIfNull(server);
@@ -81,13 +83,15 @@ public sealed class TestNetwork : IDisposable
         return peer;
     }
 
-    /// <summary>A peer that was dialled by a client of its own, which makes the session with the factory.</summary>
-    /// <param name="factory">Makes the session under test.</param>
+    /// <summary>Accepts a connection of a new client, which creates the session with the factory.</summary>
+    /// <param name="factory">Factory of the session under test.</param>
     public TestPeer Accept(Func<Session> factory) => Accept(new Client(new ClientOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
 
-    /// <summary>A peer that this client has dialled. The client's address must be one where nobody listens.</summary>
-    /// <param name="client">Its options name <see cref="Engine"/>. It is disposed by <see cref="Dispose"/>.</param>
-    /// <exception cref="NetworkException">The session refused to go on in OnConnecting, or the dial failed.</exception>
+    /// <summary>Accepts a connection of a client. There must be no listener at the client's address.</summary>
+    /// <param name="client">Client with <see cref="Engine"/> in its options. Disposed by <see cref="Dispose"/>.</param>
+    /// <exception cref="NetworkException">
+    /// The session ended the attempt in OnConnecting, or the connect failed.
+    /// </exception>
     public TestPeer Accept(Client client)
     {
         ArgumentNullException.ThrowIfNull(client);
@@ -133,8 +137,10 @@ public sealed class TestNetwork : IDisposable
 
     // ------------------------------------------------------------------ running
 
-    /// <summary>Runs until nothing is left to do at this moment of virtual time. Every call of a peer does so by itself.</summary>
-    /// <exception cref="SimulationStalledException">The sessions do not come to rest: 200,000 steps were done.</exception>
+    /// <summary>
+    /// Runs until nothing is left to do at the current virtual time. Every call of a peer includes this.
+    /// </summary>
+    /// <exception cref="SimulationStalledException">The sessions were still busy after 200,000 steps.</exception>
     public void Run()
     {
         RunQuietly();
@@ -157,13 +163,15 @@ public sealed class TestNetwork : IDisposable
     private bool PumpPeers()
     {
         bool moved = false;
-        // By index: a peer may be added by a callback that runs meanwhile.
+        // By index, because a callback may add a peer meanwhile.
         for (int i = 0; i < _peers.Count; i++) moved |= _peers[i].Pump();
         return moved;
     }
 
-    /// <summary>Lets virtual time pass: each timer fires when it is due, and everything that follows from it happens before the next.</summary>
-    /// <param name="time">Zero or more. What is left of a millisecond is dropped.</param>
+    /// <summary>
+    /// Advances virtual time: each timer fires when it is due, and its effects are complete before the next timer.
+    /// </summary>
+    /// <param name="time">Zero or more, rounded down to milliseconds.</param>
     public void Advance(TimeSpan time)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(time, TimeSpan.Zero);
@@ -183,7 +191,9 @@ public sealed class TestNetwork : IDisposable
         throw new AggregateException(_exceptions[first.._rethrown]);
     }
 
-    /// <summary>Ends everything: peers close, servers stop, the engine ends. Throws what user code threw meanwhile.</summary>
+    /// <summary>
+    /// Closes the peers, stops servers and clients, and ends the engine. Rethrows exceptions of user code.
+    /// </summary>
     public void Dispose()
     {
         if (_isDisposed) return;
@@ -196,12 +206,12 @@ public sealed class TestNetwork : IDisposable
         Rethrow();
     }
 
-    // ------------------------------------------------------------------ what the engine tells
+    // ------------------------------------------------------------------ calls of the engine
 
     internal void Began(Session session)
     {
         if (_arriving is not { } peer || !(ReferenceEquals(session.Server, _arrivingAt) || ReferenceEquals(session.Client, _arrivingAt))) return;
-        // Another dial of the same moment, by a client under test. A peer without a name that fits takes the first that comes.
+        // A concurrent connect of a client under test. A peer without a matching name takes the first session.
         if (session.Server is not null && session.RemoteEndPoint is { } remote && !remote.Equals(peer.EndPoint)) return;
         _arriving = null;
         _bySession[session.Id] = peer;

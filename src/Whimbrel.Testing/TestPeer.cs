@@ -6,19 +6,19 @@ using Whimbrel.Connections;
 namespace Whimbrel.Testing;
 
 /// <summary>
-/// The other end of one session under test, driven step by step by the test, without sockets and threads. Each call first
-/// lets everything happen that can happen, so that its answer is the last word; and it throws what the session threw.
+/// The other end of one session under test, controlled by the test step by step, without sockets and threads. Each call
+/// first runs until nothing is left to do, so that its result is final, and rethrows exceptions of the session.
 /// </summary>
 /// <remarks>
-/// A peer is friendly: it reads what comes, and finishes when the session has closed. <see cref="IsReading"/> set to false
-/// makes it one that does not read. Several peers meet in one <see cref="TestNetwork"/>.
-/// Not thread-safe: one test, one thread.
+/// By default a peer reads all data, and sends FIN after the session has closed. It does not read while
+/// <see cref="IsReading"/> is false. Several peers can share one <see cref="TestNetwork"/>. Not thread-safe: one test,
+/// one thread.
 /// </remarks>
 public sealed class TestPeer : IDisposable
 {
     private readonly byte[] _piece = new byte[16 * 1024];
     private readonly List<byte> _received = [];
-    private readonly List<byte> _outgoing = []; // the connection has taken what lies before _outgoingAt
+    private readonly List<byte> _outgoing = []; // the bytes before _outgoingAt were sent
     private int _outgoingAt;
     private MemoryPeer? _wire;
     private int _mayRead;
@@ -39,18 +39,22 @@ public sealed class TestPeer : IDisposable
         _wire = wire;
     }
 
-    // ------------------------------------------------------------------ birth
+    // ------------------------------------------------------------------ creation
 
-    /// <summary>A peer in a network of its own that has dialled; the factory makes the session, as a server would.</summary>
-    /// <param name="factory">Makes the session under test.</param>
+    /// <summary>
+    /// Creates a network with a peer that connects; the factory creates the session, as a server would.
+    /// </summary>
+    /// <param name="factory">Factory of the session under test.</param>
     public static TestPeer Connect(Func<Session> factory) => Alone(network => network.Connect(factory));
 
-    /// <summary>The same with a factory that sees the connection.</summary>
-    /// <param name="factory">Makes the session under test.</param>
+    /// <summary>Creates a network with a peer that connects. The factory receives the connection.</summary>
+    /// <param name="factory">Factory of the session under test.</param>
     public static TestPeer Connect(Func<SessionContext, Session> factory) => Alone(network => network.Connect(factory));
 
-    /// <summary>A peer in a network of its own that was dialled; the factory makes the session, as a client would.</summary>
-    /// <param name="factory">Makes the session under test.</param>
+    /// <summary>
+    /// Creates a network with a peer that accepts a connection; the factory creates the session, as a client would.
+    /// </summary>
+    /// <param name="factory">Factory of the session under test.</param>
     public static TestPeer Accept(Func<Session> factory) => Alone(network => network.Accept(factory));
 
     private static TestPeer Alone(Func<TestNetwork, TestPeer> make)
@@ -70,19 +74,21 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    // ------------------------------------------------------------------ what it sees
+    // ------------------------------------------------------------------ state
 
-    /// <summary>The world it lives in.</summary>
+    /// <summary>Network of the peer.</summary>
     public TestNetwork Network { get; }
 
-    /// <summary>The session under test; after a hand-over the one that serves now.</summary>
-    /// <exception cref="InvalidOperationException">The server made none, for instance because it was full.</exception>
+    /// <summary>The session under test; after a hand-over the current session.</summary>
+    /// <exception cref="InvalidOperationException">
+    /// The server created no session, for example because it was full.
+    /// </exception>
     public Session Session => Live?.Session ?? _session ?? throw new InvalidOperationException("No session was made for this peer: the server refused the connection.");
 
-    /// <summary>This peer's address, as the session sees it.</summary>
+    /// <summary>Address of the peer, as seen by the session.</summary>
     public EndPoint? EndPoint => _wire?.LocalEndPoint;
 
-    /// <summary>True while the session may send and receive.</summary>
+    /// <summary>Whether the session can send and receive.</summary>
     public bool IsConnected
     {
         get
@@ -92,7 +98,7 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>Why the session ended, as given to its last callback; null while it has not.</summary>
+    /// <summary>Reason of the session's end, as passed to its last callback; null before.</summary>
     public CloseReason? CloseReason
     {
         get
@@ -102,7 +108,7 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>True after the session's <c>PauseReceiving</c>.</summary>
+    /// <summary>Whether the session has called <c>PauseReceiving</c>.</summary>
     public bool IsPaused
     {
         get
@@ -112,7 +118,7 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>True while the session is not read because its own queue is full (contract 9).</summary>
+    /// <summary>Whether the session is not read because its send queue is full (contract 9).</summary>
     public bool IsHeldBack
     {
         get
@@ -122,7 +128,7 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>Bytes in the session's send queue: more than none only when this peer does not read.</summary>
+    /// <summary>Number of bytes in the session's send queue; above 0 only if this peer does not read.</summary>
     public long BytesPending
     {
         get
@@ -132,7 +138,9 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>Bytes of this peer that the wire has not taken, because the session does not read. They go on by themselves.</summary>
+    /// <summary>
+    /// Number of unsent bytes of this peer, because the session does not read. They are sent automatically.
+    /// </summary>
     public int BytesUnsent
     {
         get
@@ -142,7 +150,7 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>Bytes that have come and were not received by the test.</summary>
+    /// <summary>Number of bytes that have arrived and were not received by the test.</summary>
     public int Available
     {
         get
@@ -152,7 +160,7 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>The session's side has ended its sending, and everything before that has come.</summary>
+    /// <summary>Whether the session's FIN and all data before it have arrived.</summary>
     public bool IsSessionFinished
     {
         get
@@ -162,7 +170,7 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>The connection was reset, by either side.</summary>
+    /// <summary>Whether the connection was reset, by either side.</summary>
     public bool IsReset
     {
         get
@@ -172,21 +180,24 @@ public sealed class TestPeer : IDisposable
         }
     }
 
-    /// <summary>The connection, while it still serves this peer.</summary>
+    /// <summary>The connection, while it serves this peer.</summary>
     private Connection? Live => _connection is { } connection && connection.Generation == _generation ? connection : null;
 
-    // ------------------------------------------------------------------ how it behaves
+    // ------------------------------------------------------------------ behaviour
 
-    /// <summary>The session gets every byte by itself: whatever it does with a whole message it must do with a split one. Default false.</summary>
+    /// <summary>Whether the session receives every byte separately, to test split messages. Default false.</summary>
     public bool SplitEveryByte { get; set; }
 
-    /// <summary>Whether this peer reads. When it does not, the wire fills (64 KiB), then the session's send queue, up to its limit. Default true. See <see cref="ReadAtMost"/>.</summary>
+    /// <summary>
+    /// Whether this peer reads. Otherwise the connection fills (64 KiB), then the session's send queue, up to its
+    /// limit. Default true. See <see cref="ReadAtMost"/>.
+    /// </summary>
     public bool IsReading { get; set; } = true;
 
-    // ------------------------------------------------------------------ talking
+    // ------------------------------------------------------------------ sending and receiving
 
-    /// <summary>Sends, and lets the session answer.</summary>
-    /// <param name="data">The bytes.</param>
+    /// <summary>Sends bytes, and runs the session.</summary>
+    /// <param name="data">Bytes to send.</param>
     /// <exception cref="IOException">The connection has ended.</exception>
     public void Send(ReadOnlySpan<byte> data)
     {
@@ -197,8 +208,10 @@ public sealed class TestPeer : IDisposable
         Network.Run();
     }
 
-    /// <summary>Reads so many bytes at most though <see cref="IsReading"/> is false: a slow peer, a step at a time.</summary>
-    /// <param name="count">How many; fewer when fewer have come.</param>
+    /// <summary>
+    /// Reads a limited number of bytes although <see cref="IsReading"/> is false, to simulate a slow peer.
+    /// </summary>
+    /// <param name="count">Maximum number of bytes to read.</param>
     public void ReadAtMost(int count)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(count);
@@ -207,20 +220,20 @@ public sealed class TestPeer : IDisposable
         _mayRead = 0;
     }
 
-    /// <summary>Sends text as UTF-8, and lets the session answer.</summary>
-    /// <param name="text">The text.</param>
+    /// <summary>Sends text as UTF-8, and runs the session.</summary>
+    /// <param name="text">Text to send.</param>
     public void Send(string text) => Send(Encoding.UTF8.GetBytes(text));
 
-    /// <summary>Everything that has come since the last call; empty when nothing has.</summary>
+    /// <summary>Returns all bytes that have arrived since the last call; empty if there are none.</summary>
     public byte[] Receive()
     {
         Network.Run();
         return Take(_received.Count);
     }
 
-    /// <summary>Exactly so many bytes.</summary>
-    /// <param name="count">How many.</param>
-    /// <exception cref="InvalidOperationException">Fewer have come; the message shows them.</exception>
+    /// <summary>Returns exactly this number of bytes.</summary>
+    /// <param name="count">Number of bytes.</param>
+    /// <exception cref="InvalidOperationException">Fewer bytes have arrived; the message shows them.</exception>
     public byte[] Receive(int count)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(count);
@@ -229,11 +242,13 @@ public sealed class TestPeer : IDisposable
         return Take(count);
     }
 
-    /// <summary>Everything that has come since the last call, as UTF-8.</summary>
+    /// <summary>Returns all bytes that have arrived since the last call, as UTF-8 text.</summary>
     public string ReceiveText() => Encoding.UTF8.GetString(Receive());
 
-    /// <summary>The next line, without its end (LF, or CR and LF).</summary>
-    /// <exception cref="InvalidOperationException">No whole line has come; the message shows what has.</exception>
+    /// <summary>Returns the next line without its end (LF or CR LF).</summary>
+    /// <exception cref="InvalidOperationException">
+    /// No complete line has arrived; the message shows the received bytes.
+    /// </exception>
     public string ReceiveLine()
     {
         Network.Run();
@@ -242,8 +257,8 @@ public sealed class TestPeer : IDisposable
         return Encoding.UTF8.GetString(Take(end + 1).AsSpan().TrimEnd("\r\n"u8));
     }
 
-    /// <summary>Runs it on the session's loop, outside of any callback, as a posted action.</summary>
-    /// <param name="action">What it throws is rethrown.</param>
+    /// <summary>Runs an action on the session's loop, outside of any callback, as a posted action.</summary>
+    /// <param name="action">Action to run. Its exceptions are rethrown.</param>
     public void OnLoop(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
@@ -251,23 +266,23 @@ public sealed class TestPeer : IDisposable
         Network.Run();
     }
 
-    /// <summary>Lets everything happen that can happen now. See <see cref="TestNetwork.Run"/>.</summary>
+    /// <summary>Runs until nothing is left to do. See <see cref="TestNetwork.Run"/>.</summary>
     public void Run() => Network.Run();
 
-    /// <summary>Lets virtual time pass. See <see cref="TestNetwork.Advance"/>.</summary>
+    /// <summary>Advances virtual time. See <see cref="TestNetwork.Advance"/>.</summary>
     /// <param name="time">Zero or more.</param>
     public void Advance(TimeSpan time) => Network.Advance(time);
 
     // ------------------------------------------------------------------ ending
 
-    /// <summary>Ends this peer's sending (FIN), after what was sent; it still receives.</summary>
+    /// <summary>Sends FIN after the sent bytes; the peer still receives.</summary>
     public void Finish()
     {
         _finishAsked = true;
         Network.Run();
     }
 
-    /// <summary>Resets the connection, as a peer that crashed.</summary>
+    /// <summary>Resets the connection, as after a crash of the peer.</summary>
     public void Reset()
     {
         if (_isClosed) return;
@@ -278,7 +293,7 @@ public sealed class TestPeer : IDisposable
         Network.Run();
     }
 
-    /// <summary>Closes: the session sees the end of the stream, or a reset when this peer had not read all.</summary>
+    /// <summary>Closes the connection: the session receives FIN, or a reset if this peer has unread bytes.</summary>
     public void Close()
     {
         CloseQuietly();
@@ -293,7 +308,9 @@ public sealed class TestPeer : IDisposable
         _wire?.Close();
     }
 
-    /// <summary>Closes; a network of its own ends with it, and what user code threw meanwhile is thrown.</summary>
+    /// <summary>
+    /// Closes the connection and disposes a network of its own. Exceptions of user code are rethrown.
+    /// </summary>
     public void Dispose()
     {
         if (_ownsNetwork) Network.Dispose();
@@ -317,7 +334,7 @@ public sealed class TestPeer : IDisposable
         _reason = reason;
     }
 
-    /// <summary>Moves bytes between the wire and this peer. False when nothing moved.</summary>
+    /// <summary>Moves bytes between the connection and this peer. Returns false if nothing moved.</summary>
     internal bool Pump()
     {
         if (_isClosed || _wire is not { } wire) return false;
@@ -367,7 +384,7 @@ public sealed class TestPeer : IDisposable
     private bool FinishIfAsked(MemoryPeer wire)
     {
         if (_isFinishSent) return false;
-        // A session that has closed waits for the peer's end; one that has only finished sending may want more.
+        // A closed session waits for the peer's FIN; a session that has only sent FIN may still receive.
         bool isOver = _hasFinished && Live is not { IsOpen: true };
         if (!isOver && !(_finishAsked && UnsentCount == 0)) return false;
         _isFinishSent = true;

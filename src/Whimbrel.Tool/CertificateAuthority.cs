@@ -10,10 +10,10 @@ namespace Whimbrel.Tool;
 /// </summary>
 internal sealed class CertificateAuthority : IDisposable
 {
-    /// <summary>How long it lasts unless told otherwise.</summary>
+    /// <summary>Default validity period.</summary>
     internal static readonly TimeSpan DefaultLife = TimeSpan.FromDays(3650);
 
-    // Clocks of the machines that check a certificate may be behind ours.
+    // The clock of a verifying machine may be slow.
     private static readonly TimeSpan s_backdate = TimeSpan.FromHours(1);
 
     private CertificateAuthority(X509Certificate2 certificate) => Certificate = certificate;
@@ -22,7 +22,7 @@ internal sealed class CertificateAuthority : IDisposable
     internal X509Certificate2 Certificate { get; }
 
     /// <summary>A new one, valid from an hour before <paramref name="now"/>.</summary>
-    /// <param name="name">The common name. Two authorities with one name confuse those who build chains.</param>
+    /// <param name="name">Common name. Two authorities with one name are ambiguous when chains are built.</param>
     /// <param name="rsaBits">0 for a P-256 key.</param>
     /// <param name="now">The present.</param>
     /// <param name="life">How long it lasts.</param>
@@ -30,7 +30,7 @@ internal sealed class CertificateAuthority : IDisposable
     {
         using CertificateKey key = CertificateKey.Create(rsaBits);
         CertificateRequest request = key.RequestFor(Subject(name));
-        // No further authority below it: who steals a server's key cannot sign with it.
+        // Path length 0: a stolen server key cannot sign certificates.
         request.CertificateExtensions.Add(X509BasicConstraintsExtension.CreateForCertificateAuthority(0));
         request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, critical: true));
         request.CertificateExtensions.Add(new X509SubjectKeyIdentifierExtension(request.PublicKey, critical: false));

@@ -5,9 +5,9 @@ using System.Text;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// Certificates as files: <c>NAME.pem</c>, <c>NAME.key</c> and <c>NAME.pfx</c>, and for the authority the first two. A file
-/// with a private key can be read by its owner only, from its first byte on. A file appears whole or not at all, and takes
-/// the place of another one only when it is told to.
+/// Certificates as files: <c>NAME.pem</c>, <c>NAME.key</c> and <c>NAME.pfx</c>, and for the authority the first two. A
+/// file with a private key can be read by its owner only, from its first byte on. A file is written completely or not
+/// at all, and replaces an existing one on request only.
 /// </summary>
 internal sealed class CertificateFolder(string path)
 {
@@ -22,7 +22,10 @@ internal sealed class CertificateFolder(string path)
     /// <summary>Files of this name that are there.</summary>
     internal string[] Present(string name) => [.. ((string[])[PemOf(name), KeyOf(name), PfxOf(name)]).Where(File.Exists)];
 
-    /// <summary>Throws an <see cref="IOException"/> in words of its own: the framework names a file that it could not find, which nobody asked for.</summary>
+    /// <summary>
+    /// Creates the folder. Throws an <see cref="IOException"/> with a message of its own, because the framework's
+    /// message names a file that the user did not request.
+    /// </summary>
     internal void Create()
     {
         try

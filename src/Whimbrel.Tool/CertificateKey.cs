@@ -6,7 +6,7 @@ namespace Whimbrel.Tool;
 /// <summary>A fresh private key, P-256 or RSA, and what differs between the two. Its owner disposes it; a certificate made by <see cref="With"/> has a key of its own.</summary>
 internal sealed class CertificateKey : IDisposable
 {
-    /// <summary>The RSA keys that are made: below is broken, above takes minutes and nobody accepts it faster.</summary>
+    /// <summary>Range of RSA key lengths: shorter keys are broken, longer ones take minutes to create.</summary>
     internal const int LeastRsaBits = 2048;
 
     /// <inheritdoc cref="LeastRsaBits"/>

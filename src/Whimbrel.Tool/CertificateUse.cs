@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>Who shows a certificate to whom.</summary>
+/// <summary>Side that presents a certificate.</summary>
 internal enum CertificateUse
 {
     Server,

@@ -5,9 +5,9 @@ using System.Security.Cryptography.X509Certificates;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// <c>whimbrel certs</c>: an authority, a server's certificate and clients' certificates in one folder. The authority that is
-/// there is used again, so that those who trust it already trust what is made later. On stdout a line for each
-/// certificate and how to use them; everything else goes to stderr.
+/// <c>whimbrel certs</c>: an authority, a server's certificate and clients' certificates in one folder. The authority
+/// that is exists is used again, so that programs that trust it also trust later certificates. On stdout a line for
+/// each certificate and how to use them; everything else goes to stderr.
 /// </summary>
 internal static class CertsCommand
 {

@@ -3,12 +3,13 @@ using Whimbrel.Http;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// Who comes to the chat's port, until it is known what they speak: a request of HTTP (the page, or WebSocket), or lines. The first bytes decide, and silence means
-/// somebody who waits to be greeted. Takes no byte itself: whoever follows gets them all.
+/// First session of a connection to the chat's port, until its protocol is detected by the first bytes: HTTP (the page,
+/// or WebSocket) or lines. A silent client is treated as a terminal that waits for a greeting. Consumes no bytes: the
+/// next session receives all of them.
 /// </summary>
 internal sealed class ChatDoor(ChatRoom room, HttpServer web) : Session
 {
-    // A browser asks as soon as it is connected; who is at a terminal should not wait for a greeting.
+    // A browser sends its request at once; a user at a terminal should not wait long for a greeting.
     private static readonly TimeSpan s_silence = TimeSpan.FromMilliseconds(500);
     // For the rest of a line that may become a request.
     private static readonly TimeSpan s_line = TimeSpan.FromSeconds(2);

@@ -1,10 +1,12 @@
 namespace Whimbrel.Tool;
 
-/// <summary>One person in the chat, however connected: what a line of theirs means. On the session's loop; the room is shared.</summary>
-/// <param name="room">Where they are.</param>
-/// <param name="session">Their connection.</param>
-/// <param name="tell">Sends them a line, with its end.</param>
-/// <param name="leave">Closes behind what they were told.</param>
+/// <summary>
+/// A user of the chat, over any transport: handles lines and commands. On the session's loop; the room is shared.
+/// </summary>
+/// <param name="room">The room.</param>
+/// <param name="session">The user's connection.</param>
+/// <param name="tell">Callback that sends the user a line, including its end.</param>
+/// <param name="leave">Callback that closes the connection after the sent lines.</param>
 internal sealed class ChatGuest(ChatRoom room, Session session, Action<string> tell, Action leave)
 {
     internal const int MaxLineBytes = 4096;
@@ -33,7 +35,7 @@ internal sealed class ChatGuest(ChatRoom room, Session session, Action<string> t
     {
         string line = ChatText.Clean(utf8);
         if (line.Length == 0) return;
-        // Not before: a browser opens connections that it may never use, and who only reads is no event.
+        // Announced with the first line only, because a browser opens connections that it may never use.
         if (!_isAnnounced) room.Announce($"{_name} joined", except: session);
         _isAnnounced = true;
         if (line[0] == '/') HandleCommand(line);

@@ -16,7 +16,7 @@ internal static class ChatOpening
         Lines,
     }
 
-    /// <summary>A request is METHOD, target and HTTP/1.1, no less: somebody who types "GET up" is talking.</summary>
+    /// <summary>Detects a request: METHOD, target and HTTP/1.1. A line such as "GET up" is chat text.</summary>
     internal static Spoken Judge(ReadOnlySpan<byte> unread)
     {
         int end = unread.IndexOf((byte)'\n');

@@ -6,8 +6,8 @@ using Whimbrel.Http;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// Who is there, under which name, and how everybody is told. Shared by the sessions of all loops. In a cluster it is a part of the room, with names of its own, and each line begins
-/// with the node that it was said on.
+/// Users of the chat with their names, and broadcasts to them. Shared by the sessions of all loops. In a cluster it is
+/// the local part of the room, with names of its own, and each line begins with the name of its node.
 /// </summary>
 internal sealed class ChatRoom
 {
@@ -15,7 +15,7 @@ internal sealed class ChatRoom
 
     private readonly ConcurrentDictionary<string, Session> _byName = new(StringComparer.OrdinalIgnoreCase);
     private readonly SessionGroup _everybody = new("chat");
-    private ClusterGroup? _everywhere; // set before anybody enters
+    private ClusterGroup? _everywhere; // set before the first user enters
     private string _mark = "";
     private long _lines;
 
@@ -27,7 +27,7 @@ internal sealed class ChatRoom
     /// <summary>Enters under a default name and gives it.</summary>
     internal string Enter(Session session)
     {
-        // Somebody may have taken the name that would be ours.
+        // Another user may have taken the default name.
         string name = $"guest{session.Id}";
         for (int i = 2; !_byName.TryAdd(name, session); i++) name = $"guest{session.Id}-{i}";
         _everybody.Join(session);
@@ -39,7 +39,7 @@ internal sealed class ChatRoom
     /// <param name="server">Of this room.</param>
     /// <param name="address">Of the broker.</param>
     /// <param name="node">Name of this node, or null for one of chance.</param>
-    /// <returns>The node, for who ends it.</returns>
+    /// <returns>The node, which the caller disposes.</returns>
     internal async Task<Cluster> JoinAsync(Server server, string address, string? node)
     {
         NatsBus.Register(new NatsOptions { OnTrouble = TellOperator });

@@ -3,9 +3,9 @@ using System.Text;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// One person in the chat, talking in lines of UTF-8 that end with LF or CRLF. A line that is not complete stays unread
-/// with the connection. Who types faster than anybody reads is read more slowly; nothing of theirs is lost, and nobody
-/// else waits.
+/// A user of the chat with lines of UTF-8 that end with LF or CRLF. An incomplete line stays unconsumed in the
+/// connection. A client that sends faster than the others read is read more slowly; no line is lost, and no other
+/// client waits.
 /// </summary>
 internal sealed class ChatSession : Session
 {

@@ -3,7 +3,7 @@ using System.Text;
 
 namespace Whimbrel.Tool;
 
-/// <summary>What may appear on somebody else's terminal.</summary>
+/// <summary>Filters text for the terminals of other users.</summary>
 internal static class ChatText
 {
     internal const int MaxNameLength = 20;

@@ -80,7 +80,7 @@ internal static class CommandLine
 
     internal static Option<EngineKind?> Engine => s_engine;
 
-    /// <summary>What a client can be told about TLS, but that it is to be spoken, and the application protocols.</summary>
+    /// <summary>TLS options of clients, without --tls and the application protocols.</summary>
     internal static Option[] ClientTls => [s_ca, s_pin, s_serverName, s_cert, s_key, s_pfx, s_password, s_passwordFile];
 
     internal static Option<double?> For => s_for;
@@ -91,7 +91,7 @@ internal static class CommandLine
 
     internal static Option<string?> Status => s_status;
 
-    /// <summary>What a server can be told about TLS.</summary>
+    /// <summary>TLS options of servers.</summary>
     internal static Option[] ServerTls => [s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn];
 
     internal static string Engines => s_engines;
@@ -276,7 +276,10 @@ internal static class CommandLine
     private static bool MeansTls(Func<Option, bool> isGiven) =>
         ((Option[])[s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_ca, s_pin, s_serverName, s_alpn]).Any(isGiven);
 
-    /// <summary>Null when TLS is not meant by anything that was given. False, and told, when a password cannot be read.</summary>
+    /// <summary>
+    /// Reads the TLS arguments; null if no option means TLS. Returns false, after a message, if a password cannot be
+    /// read.
+    /// </summary>
     private static bool TryReadTls(ParseResult parsed, string address, Option<string?> authority, out TlsArguments? tls) =>
         TryReadTls(parsed, NetworkAddress.Parse(address).Scheme == "tls", out tls, authority);
 
@@ -330,7 +333,7 @@ internal static class CommandLine
         if (IsGiven(result, s_password) && IsGiven(result, s_passwordFile)) result.AddError("Give --password or --password-file, not both.");
     }
 
-    /// <summary>False, and told, when the file with the password cannot be read.</summary>
+    /// <summary>Reads the password. Returns false, after a message, if its file cannot be read.</summary>
     private static bool TryReadPassword(ParseResult parsed, out string? password)
     {
         password = parsed.GetValue(s_password);
@@ -417,11 +420,11 @@ internal static class CommandLine
 
     internal static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
 
-    // From the token: to ask for the value of an option that has an error throws, and that error is told anyway.
+    // Read from the token, because reading the value of an option with an error throws; that error is reported anyway.
     private static int NumberOr(int otherwise, CommandResult result, Option option) =>
         result.GetResult(option) is { Tokens: [{ Value: var text }] } && Number(text, 1, MaxBroadcastBytes) is { } number ? number : otherwise;
 
-    /// <summary>An option whose value is read by <paramref name="parse"/>; null from there means wrong, and the message says what is right.</summary>
+    /// <summary>Creates an option with a parser. If it returns null, the message says what is right.</summary>
     internal static Option<T> Value<T>(string name, string placeholder, string description, string right, Func<string, T> parse) => new(name)
     {
         Description = description,
@@ -435,7 +438,7 @@ internal static class CommandLine
         },
     };
 
-    /// <summary>An option whose value is an address, given without the <paramref name="scheme"/>. Its value is the whole text of the address.</summary>
+    /// <summary>Creates an option for an address without a scheme. Its value is the whole address.</summary>
     private static Option<string?> Listen(string name, string placeholder, string description, string scheme) => Address(name, placeholder, description, scheme, AddressText.ReadForListening);
 
     internal delegate NetworkAddress? AddressReader(string text, out string? mistake);

@@ -52,7 +52,7 @@ internal static class ConnectCommand
         }
     }
 
-    /// <summary>What the handshake agreed on, as two lines: the connection, and who the peer is.</summary>
+    /// <summary>Returns the result of the handshake as two lines: the connection, and the peer's identity.</summary>
     private static string TextOf(TlsInfo tls)
     {
         string version = tls.Protocol switch { SslProtocols.Tls13 => "TLS 1.3", SslProtocols.Tls12 => "TLS 1.2", _ => tls.Protocol.ToString() };
@@ -71,7 +71,7 @@ internal static class ConnectCommand
         byte last = (byte)'\n';
         for (int count; (count = input.Read(chunk)) > 0; last = chunk[count - 1])
         {
-            // Waits while the peer does not read, and so does whoever writes our input.
+            // Waits while the peer does not read, and so does the program that writes to stdin.
             if (session.SendAsync(chunk.AsMemory(0, count)).AsTask().GetAwaiter().GetResult() != SendResult.Queued) return;
         }
 

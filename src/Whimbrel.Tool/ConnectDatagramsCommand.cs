@@ -39,7 +39,10 @@ internal static class ConnectDatagramsCommand
         }
     });
 
-    /// <summary>Nobody says that an answer was the last one: quiet for a second after the input is taken for it.</summary>
+    /// <summary>
+    /// Waits until no answer has arrived for a second after the end of the input, because the last answer cannot be
+    /// recognized.
+    /// </summary>
     private static async Task WaitForAnswersAsync(ConsoleDatagrams end, Task inputEnded)
     {
         await inputEnded;

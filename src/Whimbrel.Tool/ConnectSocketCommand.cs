@@ -67,11 +67,12 @@ internal static class ConnectSocketCommand
         using StreamReader input = new(Console.OpenStandardInput());
         while (input.ReadLine() is { } line)
         {
-            // Waits while the peer does not read, and so does whoever writes our input.
+            // Waits while the peer does not read, and so does the program that writes to stdin.
             if (session.SendTextAsync(Encoding.UTF8.GetBytes(line)).AsTask().GetAwaiter().GetResult() != SendResult.Queued) return;
         }
 
-        // A close frame would end the answers as well. Nobody says that one was the last: quiet for a second is taken for it.
+        // A close frame would end the answers as well. The last answer cannot be recognized, so a second of silence
+        // ends the wait.
         for (long before = -1; before != session.Received && !session.Ended.IsCompleted;)
         {
             before = session.Received;

@@ -12,7 +12,7 @@ internal sealed class ConsoleDatagrams(LinePrinter lines, Action<string> tell) :
     /// <summary>When the last one came, in the time of the loop.</summary>
     internal long LastMs => Volatile.Read(ref _lastMs);
 
-    /// <summary>The peer's system said that nobody receives there, or no way leads there.</summary>
+    /// <summary>Whether the network reported that there is no receiver at the address, or no route to it.</summary>
     internal bool WasRefused => _wasRefused;
 
     protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
@@ -28,7 +28,7 @@ internal sealed class ConsoleDatagrams(LinePrinter lines, Action<string> tell) :
 
     private void Refuse(NetworkError error)
     {
-        // Each datagram is refused anew, and says the same.
+        // Each datagram is rejected with the same error.
         if (!_wasRefused) tell($"whimbrel: {error.Message}");
         _wasRefused = true;
     }

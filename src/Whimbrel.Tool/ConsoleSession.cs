@@ -50,7 +50,7 @@ internal sealed class ConsoleSession : Session
         }
         catch (IOException)
         {
-            // Whoever reads our output has gone, as head does: nobody is left to print for.
+            // The reader of stdout has exited, as head does.
             Close();
         }
         finally

@@ -10,7 +10,7 @@ internal static class DatagramCommandLine
     private const int MaxMulticastBytes = 1400;
     private const int DefaultMulticastRate = 10;
 
-    /// <summary>The names that stand behind "serve", for texts.</summary>
+    /// <summary>The names after "serve", for texts.</summary>
     internal const string Kinds = "udp|multicast";
 
     private static readonly Option<bool> s_stats = new("--stats") { Description = "A line on stderr every second: datagrams and MB a second in and out, and what the system dropped." };

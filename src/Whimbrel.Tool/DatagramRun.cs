@@ -49,7 +49,9 @@ internal static class DatagramRun
         }
     }
 
-    /// <summary>Returns when somebody asks for the end, the time is over, or what is waited for has come; then the socket is stopped.</summary>
+    /// <summary>
+    /// Waits for a stop signal, the end of the duration, or one of the other tasks, and then stops the socket.
+    /// </summary>
     internal static async Task UntilStopAsync(DatagramSocket socket, DatagramSettings settings, StopSignals stop, params Task[] others)
     {
         using CancellationTokenSource ending = new();

@@ -14,7 +14,7 @@ internal static class DatagramText
 
     internal static bool IsDatagrams(string text) => text.StartsWith(Scheme, StringComparison.OrdinalIgnoreCase);
 
-    /// <summary>Somebody to send to: HOST:PORT, udp://HOST:PORT or unix:PATH.</summary>
+    /// <summary>Reads the address of a receiver: HOST:PORT, udp://HOST:PORT or unix:PATH.</summary>
     internal static NetworkAddress? ReadForSending(string text, out string? mistake) => Read(text, AddressText.ReadForDialling, out mistake);
 
     /// <summary>Where to receive: ADDR:PORT, udp://ADDR:PORT or unix:PATH.</summary>
@@ -25,7 +25,7 @@ internal static class DatagramText
     {
         mistake = null;
         string plain = IsDatagrams(text) ? text[Scheme.Length..] : text;
-        // IPEndPoint takes "7:1" and "010.1.1.1" for addresses, and nobody means what it does.
+        // IPEndPoint parses "7:1" and "010.1.1.1" in a way that users do not expect.
         bool hasPort = plain.StartsWith('[') ? plain.Contains("]:", StringComparison.Ordinal) : plain.Count(static c => c == ':') == 1;
         string address = plain.StartsWith('[') && plain.IndexOf(']', StringComparison.Ordinal) is > 0 and int bracket ? plain[1..bracket] : hasPort ? plain[..plain.LastIndexOf(':')] : plain;
         if (!IPAddress.TryParse(address, out IPAddress? group) || (group.AddressFamily == AddressFamily.InterNetwork && address.Count(static c => c == '.') != 3) || (plain.StartsWith('[') && group.AddressFamily == AddressFamily.InterNetwork))
@@ -73,13 +73,13 @@ internal static class DatagramText
         try
         {
             IPAddress[] found = await Dns.GetHostAddressesAsync(name.Host, cancellationToken);
-            // Datagrams are not answered by whoever is first: of localhost take what our own servers take by default.
+            // Datagrams cannot race addresses: for localhost use IPv4, the default of this tool's servers.
             IPAddress? first = name.Host == "localhost" ? found.FirstOrDefault(static a => a.AddressFamily == AddressFamily.InterNetwork) : null;
             if (found.Length > 0) return new IPEndPoint(first ?? found[0], name.Port);
         }
         catch (Exception e) when (e is SocketException or ArgumentException)
         {
-            // Told below, in our words.
+            // Reported below with a message of our own.
         }
 
         throw new NetworkException(new NetworkError(0, ErrorCategory.UnknownHost, $"Cannot send to {name.Host}: the host name is unknown."));

@@ -10,7 +10,7 @@ namespace Whimbrel.Tool;
 internal sealed class GetCommand
 {
     private const int BlockBytes = 64 * 1024;
-    private const int KeptBytes = 1024 * 1024; // a body up to here can be sent again behind a redirect; a larger one asks first whether it is wanted
+    private const int KeptBytes = 1024 * 1024; // larger bodies send Expect first, and cannot be redirected
 
     private readonly GetSettings _settings;
     private readonly ProgressLine _progress = ProgressLine.OnTerminal();
@@ -65,7 +65,7 @@ internal sealed class GetCommand
         string place = url.Authority.Contains(':', StringComparison.Ordinal) ? url.Authority : $"{url.Authority}:{url.Port}";
         return failure switch
         {
-            // The certificate could be any: the options that say whom to trust are the remedy.
+            // The remedy for a rejected certificate is a trust option.
             HttpClientException { InnerException.InnerException: TlsException { Failure: TlsFailure.CertificateRejected } } => " Say whom to trust by --ca FILE, or which certificate by --pin HASH.",
             HttpClientException { Failure: HttpClientFailure.Tls } => $" Does it speak TLS? Without: http://{place}.",
             HttpClientException { Failure: HttpClientFailure.Protocol } => $" Is it a server of HTTP? What it says without being asked: whimbrel connect {place}.",
@@ -91,7 +91,7 @@ internal sealed class GetCommand
         HttpClientResponse response = _response = await pool.SendAsync(await MakeRequestAsync(body, ending), ending);
         _redirects = pool.ReadCounters().Redirects;
         _isAnswering = true;
-        // Nobody else wrote what may stand on a terminal here: see PrintHead.
+        // Only filtered text is written to the terminal here: see PrintHead.
         if (_settings.Method == "HEAD" && !_settings.AsJson) PrintHead(response.Head);
         await SaveAsync(response, ending);
         return response.Status switch
@@ -127,7 +127,7 @@ internal sealed class GetCommand
             }
         }
 
-        // Behind the body: a type that is said is the type.
+        // After the body, so that a given content type replaces the default.
         foreach ((string name, string value) in _settings.Fields) request.Add(name, value);
         return request;
     }

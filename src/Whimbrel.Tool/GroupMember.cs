@@ -3,7 +3,7 @@ namespace Whimbrel.Tool;
 /// <summary>Prints what is sent to a group and counts it, by sender where messages are numbered. On its loop; the counts for any thread.</summary>
 internal sealed class GroupMember(JoinSettings settings, LinePrinter lines, Action<string> tell) : DatagramHandler
 {
-    // Whoever can send can invent senders: those beyond are counted together.
+    // Because senders can be forged, those beyond this number are counted together.
     private const int MaxSources = 1000;
 
     private readonly Dictionary<DatagramPeer, ulong> _expected = [];
@@ -38,7 +38,8 @@ internal sealed class GroupMember(JoinSettings settings, LinePrinter lines, Acti
         bool isKnown = _expected.TryGetValue(peer, out ulong expected);
         if (!isKnown && _expected.Count == MaxSources) return;
         bool isNumbered = PushMessage.TryRead(datagram, out ulong sequence);
-        // A late one was counted as missing when the one behind it came; so is nothing before the first.
+        // A late message was counted as missing when its successor arrived. Messages before the first one are not
+        // counted.
         if (isNumbered && expected != 0 && sequence > expected) Volatile.Write(ref _missing, _missing + (long)(sequence - expected));
         else if (isNumbered && expected != 0 && sequence < expected) Volatile.Write(ref _missing, Math.Max(0, _missing - 1));
         _expected[peer] = isNumbered ? Math.Max(expected, sequence + 1) : expected;

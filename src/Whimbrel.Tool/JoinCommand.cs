@@ -30,7 +30,10 @@ internal static class JoinCommand
         return ExitCode.Done;
     });
 
-    /// <summary>At the group itself only it is heard, and nothing else that comes to the port. Windows binds to no group.</summary>
+    /// <summary>
+    /// Returns the address to bind: the group itself, so that no other datagrams to the port are received. Windows
+    /// cannot bind to a group.
+    /// </summary>
     private static IPEndPoint Place(IPEndPoint group)
     {
         if (!OperatingSystem.IsWindows()) return group;

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>Which known word somebody may have meant.</summary>
+/// <summary>Finds the known word that is most similar to a misspelt one.</summary>
 internal static class Likeness
 {
     private const int MostEdits = 2;

@@ -20,7 +20,7 @@ internal sealed class LinePrinter : IAsyncDisposable
     /// <summary>Lines that were not printed because too many waited.</summary>
     internal long Unprinted => Volatile.Read(ref _unprinted);
 
-    /// <summary>Completes when whoever read our output has gone, as head does.</summary>
+    /// <summary>Completes when the reader of stdout has exited, as head does.</summary>
     internal Task NobodyReads => _nobodyReads.Task;
 
     internal void Add(string line)

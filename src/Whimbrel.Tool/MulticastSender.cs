@@ -3,7 +3,7 @@ namespace Whimbrel.Tool;
 /// <summary>Sends numbered messages to a group at a rate. On its loop.</summary>
 internal sealed class MulticastSender(MulticastSettings settings, Action<string> tell) : DatagramHandler
 {
-    // Further behind than this, it lets go of what it missed instead of catching up.
+    // If the sender is later than this, it skips messages instead of catching up.
     private const long LongestDebtMs = 1000;
 
     private readonly DatagramPeer _group = new(settings.Group);

@@ -6,7 +6,10 @@ namespace Whimbrel.Tool;
 /// <summary>Notices come on loops, which must not wait for a terminal: they are written to stderr by a task of their own. When 1,000 wait, newer ones are dropped.</summary>
 internal sealed class NoticePrinter : IAsyncDisposable
 {
-    /// <summary>Turns from here on are worth a notice to the user of a tool: compiling the first callbacks takes 20 to 40 ms and would be told at every start.</summary>
+    /// <summary>
+    /// Duration of a turn above which a notice is printed. Compiling the first callbacks takes 20 to 40 ms and would be
+    /// reported at every start.
+    /// </summary>
     internal const int BlockedLoopMs = 100;
 
     private readonly Channel<string> _lines = Channel.CreateBounded<string>(new BoundedChannelOptions(1000) { FullMode = BoundedChannelFullMode.DropWrite });

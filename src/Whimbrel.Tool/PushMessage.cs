@@ -3,8 +3,8 @@ using System.Buffers.Binary;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// The messages of <c>serve push</c>: a sequence number, then three words that follow from it, so that a client can tell
-/// whether bytes of two messages were mixed; zeros up to the size. All little-endian.
+/// The messages of <c>serve push</c>: a sequence number, then three words derived from it, so that a client can detect
+/// mixed bytes of two messages; zeros up to the size. All little-endian.
 /// </summary>
 internal static class PushMessage
 {

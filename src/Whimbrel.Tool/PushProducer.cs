@@ -12,7 +12,7 @@ internal sealed class PushProducer : IDisposable
     // one producer, Broadcast does not answer Full.
     private const int BytesBetweenWaits = 32 * 1024;
 
-    // Further behind than this, a producer with a rate lets go of what it missed instead of catching up.
+    // If a producer with a rate is later than this, it skips messages instead of catching up.
     private static readonly TimeSpan s_longestDebt = TimeSpan.FromSeconds(1);
 
     /// <summary>Then the producer looks whether it shall end.</summary>
@@ -43,7 +43,7 @@ internal sealed class PushProducer : IDisposable
         _thread.Start();
     }
 
-    /// <summary>Somebody has connected. Any thread.</summary>
+    /// <summary>Wakes the thread, because a client has connected. Any thread.</summary>
     internal void Wake() => _wake.Set();
 
     /// <summary>Ends the thread; nothing is broadcast after it returns.</summary>
@@ -102,7 +102,9 @@ internal sealed class PushProducer : IDisposable
         }
     }
 
-    /// <summary>False when there was no room: nobody got anything, and the numbers are the next ones'.</summary>
+    /// <summary>
+    /// Returns false if there was no room: no client received the messages, and their numbers are used again.
+    /// </summary>
     private bool Send(SessionGroup clients, int count, ref int credit)
     {
         int bytes = count * _settings.Size;

@@ -37,12 +37,12 @@ internal static class RelayCommand
         ProxyOptions? proxies = settings.Proxies is null ? null : new ProxyOptions
         {
             Trusted = TrustedNetworks.Parse(settings.Proxies),
-            Tls = tls, // behind the header
+            Tls = tls, // after the header
             OnRefused = (session, fault) => notices.Tell($"refused {session.RemoteEndPoint}: {fault}"),
         };
         RelayOptions options = new()
         {
-            // TLS to them begins behind the header, when there is one: by the option, and not by the address.
+            // TLS to targets starts after the header, so the option enables it and not the address.
             Targets = [.. settings.Targets.Select(PlainOf)],
             TargetTls = settings.TargetTls?.ToClientOptions(),
             CheckEvery = settings.CheckEvery,
@@ -50,7 +50,7 @@ internal static class RelayCommand
             Clients = proxies,
             OnTargetChanged = target => notices.Tell($"{target.Address} is {(target.IsUp ? "up again" : $"down: {target.LastFailure?.TrimEnd('.')}")}"),
         };
-        // Behind a header TLS begins later: the listener itself has none.
+        // With a PROXY header TLS starts after it, so the listener itself has none.
         string address = proxies is not null ? PlainOf(settings.Address) : settings.Address;
         await using Relay relay = new(new ServerOptions { Address = address, Engine = engine, Tls = proxies is null ? tls : null, StatusPath = settings.StatusPath }, options);
         await relay.StartAsync();

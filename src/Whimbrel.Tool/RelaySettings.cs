@@ -2,7 +2,7 @@ using Whimbrel.Relays;
 
 namespace Whimbrel.Tool;
 
-/// <summary>What <c>whimbrel relay</c> was told.</summary>
+/// <summary>Settings of <c>whimbrel relay</c>.</summary>
 /// <param name="Address">Where to listen.</param>
 /// <param name="Targets">Where to pass on to.</param>
 /// <param name="TargetTls">Of the targets, which are tls:// then, or null.</param>

@@ -3,7 +3,10 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary>The client's end of a WebSocket. Messages of text are lines on stdout; what is none of them is told on stderr.</summary>
+/// <summary>
+/// The client's end of a WebSocket. Text messages are printed as lines on stdout; other messages are reported on
+/// stderr.
+/// </summary>
 internal sealed class SocketLines(LinePrinter lines, Action<string> tell) : WebSocketSession
 {
     private readonly TaskCompletionSource<CloseReason> _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);

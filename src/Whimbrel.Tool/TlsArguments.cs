@@ -9,7 +9,9 @@ namespace Whimbrel.Tool;
 /// <param name="KeyFile">PEM; null when the key is in the other file.</param>
 /// <param name="PfxFile">Both in one, or null.</param>
 /// <param name="Password">Of the key, or null.</param>
-/// <param name="AuthorityFile">Who may have signed the peer's certificate: PEM, or null for those of the system.</param>
+/// <param name="AuthorityFile">
+/// Trusted authorities for the peer's certificate: PEM, or null for those of the system.
+/// </param>
 /// <param name="Pin">The peer's certificate by its fingerprint, or its key by its hash, or null.</param>
 /// <param name="ServerName">The name that the server must have, or null for the host that is dialled.</param>
 /// <param name="Protocols">Application protocols, the dearest first.</param>
@@ -70,7 +72,10 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
         return found.Count > 0 ? found : throw new CryptographicException($"There is no certificate in {AuthorityFile}.");
     }
 
-    /// <summary>For this machine's names and the address listened at. Its authority is thrown away at once: nobody can trust it by mistake, and nothing else is ever signed by it.</summary>
+    /// <summary>
+    /// Creates a certificate for this machine's names and the listening address. Its authority is discarded at once, so
+    /// that it signs nothing else.
+    /// </summary>
     private static X509Certificate2 DevelopmentCertificate(NetworkAddress address)
     {
         DateTimeOffset now = DateTimeOffset.UtcNow;

@@ -12,7 +12,8 @@ internal sealed class UdpEcho(int sourceRate) : DatagramHandler
 
     protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
     {
-        // A sender without a name (Unix) cannot be answered, and who says that he is this socket would be answered for ever.
+        // An unnamed sender (Unix) cannot be answered. A datagram with this socket's own address would be echoed for
+        // ever.
         if (peer.IsNobody || IsOwn(peer)) return;
         if (_limit is not null && !_limit.TryTake(peer, Loop.TimeMs)) Volatile.Write(ref _limited, _limited + 1);
         else Send(datagram, peer);

@@ -7,7 +7,7 @@ namespace Whimbrel.Tool.Doctor;
 /// <param name="IsServer">A heap for each cpu.</param>
 /// <param name="IsConcurrent">A part of its work is done beside the program.</param>
 /// <param name="IsAdaptive">The server collector fits the number of its heaps to what the program needs (DATAS).</param>
-/// <param name="Program">Whose settings these are; empty: of a program without any.</param>
+/// <param name="Program">Program with these settings; empty for a program without settings.</param>
 internal readonly record struct GarbageCollector(bool IsServer, bool IsConcurrent, bool IsAdaptive, string Program)
 {
     /// <summary>Null when the JSON is none.</summary>

@@ -8,7 +8,7 @@ internal sealed class SystemTree(string root)
 {
     private const int MostCharacters = 64 * 1024;
 
-    /// <summary>The system tells about itself in /proc, as only Linux does.</summary>
+    /// <summary>Whether /proc describes the system, as on Linux only.</summary>
     internal bool IsLinux => Read("/proc/sys/kernel/osrelease") is not null;
 
     internal string? Read(string path)

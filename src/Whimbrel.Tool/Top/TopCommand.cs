@@ -35,7 +35,7 @@ internal static class TopCommand
         }
         catch (IOException)
         {
-            // Nobody reads what is printed, as head does.
+            // The reader of stdout has exited, as head does.
             return ExitCode.Done;
         }
     }

@@ -2,7 +2,9 @@ using System.Globalization;
 
 namespace Whimbrel.Tool.Top;
 
-/// <summary>The status socket of a process: a listening Unix socket of its own whose name ends in .status, as /proc has them.</summary>
+/// <summary>
+/// Finds the status socket of a process in /proc: a listening Unix socket with a name that ends in .status.
+/// </summary>
 internal static class TopFinder
 {
     internal const string Ending = ".status";

@@ -113,7 +113,10 @@ internal static class TopView
 
     private static string Count(long number) => number.ToString("#,0", CultureInfo.InvariantCulture);
 
-    /// <summary>Texts and widths in turns; a negative width stands left, and a text that is longer takes its room from nobody.</summary>
+    /// <summary>
+    /// Formats a row from alternating texts and widths. A negative width aligns left; a longer text moves the following
+    /// cells.
+    /// </summary>
     private static string Row(params object[] cells)
     {
         StringBuilder row = new();
@@ -154,7 +157,9 @@ internal static class TopView
 
         internal string BytesOfServers(Func<TopServer, long> number) => Bytes(Before is null ? null : 0, Difference(number));
 
-        /// <summary>Of the servers that were there before; what a new one did is told with the next look.</summary>
+        /// <summary>
+        /// Sums a difference over the servers of the previous snapshot; a new server counts from the next one.
+        /// </summary>
         private long Difference(Func<TopServer, long> number)
         {
             long sum = 0;
