@@ -61,6 +61,13 @@ public partial class Client : IAsyncDisposable
     /// <summary>The engine that serves it.</summary>
     public Engine Engine => Options.EngineOrDefault;
 
+    /// <summary>
+    /// For protocols on top of clients: gives a notice to <see cref="ConnectionOptions.OnNotice"/>, else to
+    /// <see cref="EngineOptions.OnNotice"/>, else to the standard error stream. Any thread. The caller limits how often.
+    /// </summary>
+    /// <param name="notice">What an operator should know.</param>
+    public void Note(Notice notice) => Engine.Note(notice, Options.OnNotice);
+
     /// <summary>Which TLS layer serves it and why; null without TLS, and before the first connect.</summary>
     public string? TlsProvider => _host?.Tls is { } tls ? $"{tls.Provider} ({tls.Reason})" : null;
 

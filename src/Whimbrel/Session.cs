@@ -1316,8 +1316,14 @@ public abstract partial class Session : IConnection
     /// <summary>What a stop waits for has outlived its session. Any thread.</summary>
     internal virtual bool IsOrphan => true;
 
-    /// <summary>Its class, in messages.</summary>
-    internal virtual string DisplayName => GetType().Name;
+    /// <summary>How messages name it.</summary>
+    internal virtual string DisplayName => NoticeName;
+
+    /// <summary>
+    /// How notices name this session: the name of its class. A class that stands for an object of another library gives
+    /// the name that users know. Called on any thread; must not throw.
+    /// </summary>
+    protected virtual string NoticeName => GetType().Name;
 
     /// <summary>As notices name one of its callbacks.</summary>
     internal string TextOf(string callback) => $"{callback} of {DisplayName} (session {Id:x})";

@@ -275,7 +275,7 @@ public class SslServer : IDisposable, ILinkedServer
 
     Link ILinkedServer.Create()
     {
-        SslSession session = CreateSession();
+        SslSession session = ServerLink.Require(CreateSession(), this);
         _sessions[session.Id] = session;
         _asksSessions |= session.AsksBeforeSending;
         return session.Link;

@@ -260,7 +260,7 @@ public class TcpServer : IDisposable, ILinkedServer
 
     Link ILinkedServer.Create()
     {
-        TcpSession session = CreateSession();
+        TcpSession session = ServerLink.Require(CreateSession(), this);
         _sessions[session.Id] = session;
         _asksSessions |= session.AsksBeforeSending;
         return session.Link;

@@ -5,6 +5,8 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
 {
     public BridgeEnd End => end;
 
+    protected override string NoticeName => end.OwnerName;
+
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
     public bool TryHoldBroadcasts(bool holds)

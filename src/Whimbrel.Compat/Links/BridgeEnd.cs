@@ -29,6 +29,9 @@ internal sealed class BridgeEnd
     /// <summary>The user's session overrides what only a <see cref="TellingBridge"/> is told. A client's bridge was made accordingly.</summary>
     internal bool WantsTelling => _server is not null && _link is { Owner: var owner } && (owner.WantsSent || owner.WantsEmpty);
 
+    /// <summary>The user's class, in messages.</summary>
+    internal string OwnerName => _link?.Owner.GetType().Name ?? $"a session of {_server?.OwnerName}";
+
     /// <summary>This thread runs a callback of the connection.</summary>
     internal bool IsInsideHere =>
         Volatile.Read(ref _state) is Inside or InsideLast && _thread == Environment.CurrentManagedThreadId;

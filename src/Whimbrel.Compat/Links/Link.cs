@@ -30,7 +30,10 @@ internal sealed class Link
     private const int LeastArray = 256;
     private const int LeastMuch = 16 * 1024, MostMuch = 256 * 1024; // more is not received at a time
 
+    private const int NoticePaceMs = 60_000;
     private const int StallMs = 200; // a wait for queued bytes ends when none of them left meanwhile
+
+    private static long s_notedAt;
 
     [ThreadStatic] private static Link? t_telling;
     [ThreadStatic] private static bool t_onlyBegins;
@@ -44,6 +47,7 @@ internal sealed class Link
     private bool _isTls, _hasFailed;
     private bool _wasUp, _toldDisconnecting; // of this connection; written where its callbacks run
     private Session? _last; // the last connection: keeps its counters and end points
+    private string? _failure; // why this connection has ended
     private LinkedSocket? _socket; // under the gate
     private byte[] _buffer = [];
     private long _unlooked; // sent since the budget was asked
@@ -118,6 +122,9 @@ internal sealed class Link
             }
         }
     }
+
+    /// <summary>Why the last connection or dial has ended.</summary>
+    internal string Failure => Volatile.Read(ref _failure) ?? "this side has ended the connection";
 
     private bool CanSend => _isTls ? _isHandshaked : _isConnected;
 
@@ -272,6 +279,7 @@ internal sealed class Link
     {
         if (!_isConnecting || dial != _dials) return;
         _hasFailed = true;
+        _failure = $"cannot connect: {new SocketException((int)error).Message}";
         if (ErrorMap.IsTold(error)) _owner.TellError(error);
         End(null);
     }
@@ -280,7 +288,22 @@ internal sealed class Link
     {
         if (_hasFailed) return;
         _hasFailed = true;
+        if (_server is null) NoteFailure(reason);
         _owner.TellCause(reason);
+    }
+
+    // OnError of NetCoreServer has no text: NotConnected does not say which certificate was refused, and why.
+    private void NoteFailure(CloseReason reason)
+    {
+        string why = reason.ToString();
+        _failure = _wasUp ? why : $"cannot connect: {why}";
+        if (reason.Cause != CloseCause.TlsHandshake || _owner is not NetCoreServer.SslClient) return;
+        long now = Environment.TickCount64;
+        if (Interlocked.Read(ref s_notedAt) is var notedAt && notedAt != 0 && now - notedAt < NoticePaceMs) return;
+        if (Interlocked.CompareExchange(ref s_notedAt, now, notedAt) != notedAt) return;
+        string text = $"{_owner.GetType().Name} cannot connect to {_bridge?.RemoteEndPoint}: {why}. OnError gets NotConnected. "
+            + "The certificateValidationCallback of SslContext decides which certificates are taken.";
+        _bridge?.Client?.Note(new Notice(NoticeKind.TlsHandshake, text, "tls-handshake.md"));
     }
 
     /// <summary>Tells Disconnecting, once, and then the link is not connected any more.</summary>
@@ -713,6 +736,7 @@ internal sealed class Link
         // Not before: the end of the connection before completes what it finds.
         Volatile.Write(ref _ready, ready);
         _wasUp = _toldDisconnecting = _hasFailed = _isTls = false;
+        _failure = null;
         _isConnecting = true;
         Volatile.Write(ref _last, null);
         lock (_gate) _socket = null;

@@ -153,6 +153,15 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     // ------------------------------------------------------------------ sessions
 
+    /// <summary>The user's class, in messages.</summary>
+    internal string OwnerName => owner.GetType().Name;
+
+    /// <summary>Checks what the user's code has made.</summary>
+    internal static T Require<T>(T? session, ILinkedServer server)
+        where T : class =>
+        session ?? throw new InvalidOperationException(
+            $"{server.GetType().Name}.CreateSession returned null. Return a new session of this server.");
+
     internal Link Create()
     {
         Link link = owner.Create();

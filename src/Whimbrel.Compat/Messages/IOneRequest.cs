@@ -12,6 +12,9 @@ internal interface IOneRequest
     /// <summary>There is a connection, or one is dialled: its end, or that it is ready, will be told.</summary>
     bool IsBusy { get; }
 
+    /// <summary>The server, and why its connection has ended.</summary>
+    string Failure { get; }
+
     bool Connect();
 
     bool Send(HttpRequest request);

@@ -99,7 +99,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         }
 
         if (waiting is not null) Dial(waiting);
-        else Take(null)?.TrySetException(_failure ?? new InvalidOperationException("The connection ended before the response."));
+        else Take(null)?.TrySetException(_failure ?? new InvalidOperationException($"No response from {client.Failure}."));
     }
 
     public void Dispose() => Fail("The client was disposed.", null);

@@ -39,6 +39,8 @@ public class HttpClientEx : HttpClient, IOneRequest
 
     bool IOneRequest.IsBusy => IsConnected || IsConnecting;
 
+    string IOneRequest.Failure => Failure;
+
     /// <summary>Sends <see cref="HttpClient.Request"/>, and gives its response.</summary>
     /// <param name="timeout">Null for a minute.</param>
     public Task<HttpResponse> SendRequest(TimeSpan? timeout = null) => SendRequest(Request, timeout);

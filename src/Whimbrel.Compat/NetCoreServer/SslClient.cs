@@ -91,6 +91,8 @@ public class SslClient : IDisposable, ILinked
     /// <summary>Bytes received in this connection, or the last one.</summary>
     public long BytesReceived => _link.BytesReceived;
 
+    private protected string Failure => $"{Endpoint}: {_link.Failure}";
+
     /// <summary>Kept: a name is tried at all of its addresses anyway. Default false.</summary>
     public bool OptionDualMode { get; set; }
 

@@ -345,7 +345,7 @@ public class SslServer : IDisposable, ILinkedServer
 
     Link ILinkedServer.Create()
     {
-        SslSession session = CreateSession();
+        SslSession session = ServerLink.Require(CreateSession(), this);
         Sessions[session.Id] = session;
         session.HasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(SslSession);
         _hasOwnSending |= session.HasOwnSending;

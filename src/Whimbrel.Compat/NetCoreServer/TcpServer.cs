@@ -323,7 +323,7 @@ public class TcpServer : IDisposable, ILinkedServer
 
     Link ILinkedServer.Create()
     {
-        TcpSession session = CreateSession();
+        TcpSession session = ServerLink.Require(CreateSession(), this);
         Sessions[session.Id] = session;
         session.HasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(TcpSession);
         _hasOwnSending |= session.HasOwnSending;

@@ -53,6 +53,8 @@ public class UdsClient : IDisposable, ILinked
     /// <summary>Bytes received in this connection, or the last one.</summary>
     public long BytesReceived => _link.BytesReceived;
 
+    private protected string Failure => $"{Endpoint}: {_link.Failure}";
+
     /// <summary>Most bytes that one OnReceived may get: more ends the connection with NoBufferSpaceAvailable. 0 (the default): as many as come.</summary>
     public int OptionReceiveBufferLimit { get; set; }
 

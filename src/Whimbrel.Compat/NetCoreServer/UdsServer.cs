@@ -254,7 +254,7 @@ public class UdsServer : IDisposable, ILinkedServer
 
     Link ILinkedServer.Create()
     {
-        UdsSession session = CreateSession();
+        UdsSession session = ServerLink.Require(CreateSession(), this);
         Sessions[session.Id] = session;
         session.HasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(UdsSession);
         _hasOwnSending |= session.HasOwnSending;

@@ -24,6 +24,8 @@ internal static class HttpClientExText
 
             bool IOneRequest.IsBusy => IsConnected || IsConnecting;
 
+            string IOneRequest.Failure => Failure;
+
             /// <summary>Sends <see cref="HttpClient.Request"/>, and gives its response.</summary>
             /// <param name="timeout">Null for a minute.</param>
             public Task<HttpResponse> SendRequest(TimeSpan? timeout = null) => SendRequest(Request, timeout);
