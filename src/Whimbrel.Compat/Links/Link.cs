@@ -574,6 +574,7 @@ internal sealed class Link
         {
             foreach (Link link in links)
             {
+                link.FlushMulticasts();
                 if (link.IsTelling || link._bridge is not { BytesPending: > 0 } bridge) continue;
                 bridges.Add(bridge);
                 sent.Add(bridge.SentAsync().AsTask());
