@@ -8,7 +8,7 @@ namespace Whimbrel.Compat.Links;
 /// <summary>Stands between a server object of an old API and its native servers, a new one for each start, because options may change between.</summary>
 internal sealed class ServerLink(ILinkedServer owner)
 {
-    private const int LookMs = 10, StallMs = 200;
+    private const int LookMs = 10, StallMs = 200, LoopMs = 500;
     private const long LeastLook = 1024 * 1024;
 
     private readonly OrderedCalls _calls = new();
@@ -124,6 +124,10 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
         finally
         {
+            // A Start that follows needs the port. Only where callbacks run on the loops may these wait for the caller.
+            bool isOnLoops = server.Options.Scheduling == Scheduling.Inline;
+            int mostMs = isOnLoops ? LoopMs : (int)CompatOptions.DrainTimeout.TotalMilliseconds;
+            if (Loop.Current is null) Wait.For(server.StopAcceptingAsync().AsTask(), mostMs);
             Task stopped = server.StopAsync(CompatOptions.DrainTimeout).AsTask();
             if (Loop.Current is null) AwaitStop(server, stopped);
         }
