@@ -1,4 +1,4 @@
-namespace Whimbrel.Compat.Tests.Template;
+namespace Whimbrel.Compat.Templates;
 
 /// <summary>Http*ClientEx</summary>
 internal static class HttpClientExText

@@ -1,4 +1,4 @@
-namespace Whimbrel.Compat.Tests.Template;
+namespace Whimbrel.Compat.Templates;
 
 /// <summary>Http*Client</summary>
 internal static class HttpClientText

@@ -1,4 +1,4 @@
-namespace Whimbrel.Compat.Tests.Template;
+namespace Whimbrel.Compat.Templates;
 
 /// <summary>Groups of members that many classes have in the same way.</summary>
 internal static class Members
@@ -15,7 +15,7 @@ internal static class Members
         ];
         return string.Join("\n\n", forms.Select(form =>
         {
-            string[] names = form.parameter.Split(", ");
+            string[] names = form.parameter.Replace(" ", "").Split(',');
             string[] words = form.words.Split('|');
             string context = v.IsTls ? "    /// <param name=\"context\">Certificates and rules of TLS.</param>\n" : "";
             string parameters = string.Concat(names.Select((n, i) => $"    /// <param name=\"{n}\">{words[i]}</param>\n"));
@@ -37,9 +37,9 @@ internal static class Members
     /// <param name="text">What the forms of text call it.</param>
     internal static string Forms(string head, string summary, string returns, string body, string before = "", string text = "text")
     {
-        string name = head.Split(' ')[^1];
-        string first = before.Length == 0 ? "" : before + ", ", pass = before.Length == 0 ? "" : before.Split(' ')[^1] + ", ";
-        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ')[^1]}\">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>\n";
+        string name = head.Split(' ').Last();
+        string first = before.Length == 0 ? "" : before + ", ", pass = before.Length == 0 ? "" : before.Split(' ').Last() + ", ";
+        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ').Last()}\">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>\n";
         string result = $"    /// <returns>{returns}</returns>\n";
         string Doc(params string[] parameters) => $"    /// <summary>{summary}</summary>\n{firstDoc}{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}{result}";
         return string.Join("\n\n",

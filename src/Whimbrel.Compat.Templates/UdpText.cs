@@ -1,4 +1,4 @@
-namespace Whimbrel.Compat.Tests.Template;
+namespace Whimbrel.Compat.Templates;
 
 /// <summary>NetCoreServer's UdpServer and UdpClient: what they share is written once.</summary>
 internal static class UdpText
@@ -480,9 +480,9 @@ internal static class UdpText
     /// <summary>The five forms of bytes and text: four of them lead to the one with a span of bytes.</summary>
     private static string Forms(string head, string summary, string returns, string body, string before = "")
     {
-        string name = head.Split(' ')[^1];
-        string first = before.Length == 0 ? "" : before + ", ", pass = before.Length == 0 ? "" : before.Split(' ')[^1] + ", ";
-        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ')[^1]}\">Who it is for.</param>\n";
+        string name = head.Split(' ').Last();
+        string first = before.Length == 0 ? "" : before + ", ", pass = before.Length == 0 ? "" : before.Split(' ').Last() + ", ";
+        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ').Last()}\">Who it is for.</param>\n";
         string Doc(params string[] parameters) => $"\n    /// <summary>{summary}</summary>\n{firstDoc}{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}    /// <returns>{returns}</returns>\n";
         return Doc("buffer|The bytes. Copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}\n"
             + Doc("buffer|Where the bytes lie. Copied.", "offset|Where they begin.", "size|How many they are.") + $"    {head}({first}byte[] buffer, long offset, long size)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}\n"

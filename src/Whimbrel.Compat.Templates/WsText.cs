@@ -1,4 +1,4 @@
-namespace Whimbrel.Compat.Tests.Template;
+namespace Whimbrel.Compat.Templates;
 
 /// <summary>Ws*Server, Ws*Session and Ws*Client.</summary>
 internal static class WsText
