@@ -20,7 +20,12 @@ internal sealed class ClusterHealth(HostedCluster hosted, TimeProvider clock) : 
         ClusterCounters counters = cluster.ReadCounters();
         Dictionary<string, object> data = new()
         {
-            ["state"] = state.ToString(), ["node"] = cluster.NodeId, ["missed"] = counters.Missed, ["dropped"] = counters.Dropped, ["refused"] = counters.Refused + counters.UnknownVersions, ["pendingBytes"] = counters.PendingBytes,
+            ["state"] = state.ToString(),
+            ["node"] = cluster.NodeId,
+            ["missed"] = counters.Missed,
+            ["dropped"] = counters.Dropped,
+            ["refused"] = counters.Refused + counters.UnknownVersions,
+            ["pendingBytes"] = counters.PendingBytes,
         };
         bool loses = _losses.Look(counters.Missed + counters.Dropped);
         return state switch

@@ -57,7 +57,8 @@ internal static class RelayCommandLine
             TlsArguments? targetTls = IsSecure(addresses[1]) ? new TlsArguments(null, null, null, null, parsed.GetValue(s_targetCa), parsed.GetValue(s_targetPin), parsed.GetValue(s_targetName), []) : null;
             TimeSpan check = parsed.GetValue(s_check) is { } every ? TimeSpan.FromSeconds(every) : Timeout.InfiniteTimeSpan;
             return await RelayCommand.RunAsync(new RelaySettings(addresses[0], addresses[1..], targetTls, check, parsed.GetValue(s_header) ?? ProxyHeaderForm.None, parsed.GetValue(s_proxies) is { Length: > 0 } proxies ? proxies : null, tls,
-                parsed.GetValue(CommandLine.Engine) ?? EngineKind.Auto, parsed.GetValue(CommandLine.Loops) ?? 0, parsed.GetValue(CommandLine.Stats), duration) { StatusPath = parsed.GetValue(CommandLine.Status) });
+                parsed.GetValue(CommandLine.Engine) ?? EngineKind.Auto, parsed.GetValue(CommandLine.Loops) ?? 0, parsed.GetValue(CommandLine.Stats), duration)
+            { StatusPath = parsed.GetValue(CommandLine.Status) });
         });
         return command;
     }
