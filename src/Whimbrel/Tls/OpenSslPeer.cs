@@ -48,12 +48,20 @@ internal static unsafe class OpenSslPeer
         return others;
     }
 
-    /// <summary>Which error chooses the alert for a certificate that was refused.</summary>
+    /// <summary>Returns the error number that selects the alert for a rejected certificate. Never throws.</summary>
     internal static int AlertErrorOf(X509Certificate2? leaf)
     {
         if (leaf is null) return Rejected;
-        if (leaf.NotAfter < DateTime.Now) return HasExpired;
-        return leaf.SubjectName.RawData.AsSpan().SequenceEqual(leaf.IssuerName.RawData) ? UnknownIssuer : Rejected;
+        try
+        {
+            if (leaf.NotAfter < DateTime.Now) return HasExpired;
+            return leaf.SubjectName.RawData.AsSpan().SequenceEqual(leaf.IssuerName.RawData) ? UnknownIssuer : Rejected;
+        }
+        catch (System.Security.Cryptography.CryptographicException)
+        {
+            // The peer's certificate has a field that cannot be read. An exception must not leave the callback of OpenSSL.
+            return Rejected;
+        }
     }
 
     private static X509Certificate2 Copy(nint native)

@@ -13,7 +13,7 @@ namespace Whimbrel.Compat.Tests.Connections;
 /// <summary>The ends of EndingTests for each family of servers: under a lock that OnDisconnected takes, and while OnReceived of the session waits for that lock.</summary>
 public sealed class FamilyEndingTests : IDisposable
 {
-    private static readonly TimeSpan s_most = TimeSpan.FromMilliseconds(1500);
+    private static readonly TimeSpan s_most = TimeSpan.FromSeconds(4);
 
     private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-ends-").FullName;
 

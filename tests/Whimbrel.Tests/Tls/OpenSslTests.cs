@@ -12,6 +12,20 @@ public sealed class OpenSslTests
 {
     private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
 
+    // ------------------------------------------------------------------ certificates that cannot be read
+
+    [Fact]
+    public void A_certificate_whose_validity_cannot_be_read_is_refused_without_an_exception()
+    {
+        // The second UTCTime of a certificate is its notAfter. What is no date is looked at as late as in the callback of OpenSSL.
+        byte[] der = TestCertificates.Server.RawData;
+        int from = 2 + der.AsSpan().IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]), to = from + der.AsSpan(from).IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]) + 2;
+        der.AsSpan(to, 12).Fill((byte)'X');
+        using X509Certificate2 leaf = X509CertificateLoader.LoadCertificate(der);
+        Assert.Throws<System.Security.Cryptography.CryptographicException>(() => leaf.NotAfter);
+        Assert.Equal(OpenSslPeer.AlertErrorOf(TestCertificates.Server), OpenSslPeer.AlertErrorOf(leaf));
+    }
+
     // ------------------------------------------------------------------ foreign errors
 
     [Fact]
