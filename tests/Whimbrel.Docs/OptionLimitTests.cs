@@ -25,7 +25,7 @@ public sealed class OptionLimitTests : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _engine.DisposeAsync();
 
-    // What makes an options object with all that is required, and what tells its mistakes; null throws them when an option is set.
+    // A factory with the required options set, and a function that returns the mistakes; null for classes with setters that throw.
     private Dictionary<Func<object>, Func<object, object?>?> Classes() => new()
     {
         [static () => new EngineOptions { Loops = 1 }] = static o => Call(o, "Judge"),

@@ -3,21 +3,24 @@ namespace Whimbrel.Tidy;
 // The text of the repository gets plainer, and never less plain: each ceiling is lowered when a folder has been rewritten.
 public class WordTests
 {
+    private static readonly Lazy<(string Name, string Line, IReadOnlyList<string> Above)[]> s_found = new(static () =>
+        [.. Texts().Select(static t => (t.Name, Words.Judge(t.Text, t.Ceilings))).Select(static t => (t.Name, t.Item2.Line, t.Item2.Above))]);
+
     private static IEnumerable<(string Name, string Text, double[] Ceilings)> Texts()
     {
-        yield return ("src", Words.CommentsOf(Repository.Sources("src/")), [39, 22.5, 28.5, 18.6, 9.3]);
+        yield return ("src", Words.CommentsOf(Repository.Sources("src/")), [24.8, 16.9, 19.6, 10.9, 8.1]);
         yield return ("tests", Words.CommentsOf(Repository.Sources("tests/")), [41, 43, 53, 26.5, 13.7]);
-        yield return ("docs", Pages(static p => p.StartsWith("docs/", StringComparison.Ordinal) || p == "README.md" || p.EndsWith("PACKAGE.md", StringComparison.Ordinal)), [26.2, 20.2, 22, 13.8, 9.4]);
+        yield return ("docs", Pages(static p => p.StartsWith("docs/", StringComparison.Ordinal) || p == "README.md" || p.EndsWith("PACKAGE.md", StringComparison.Ordinal)), [17.1, 12.2, 12.8, 9.8, 4.9]);
     }
 
     private static string Pages(Func<string, bool> picks) => string.Join('\n', Repository.PathsEnding(".md").Where(picks).Select(Repository.Read));
 
-    internal static IEnumerable<string> Lines => Texts().Select(static t => $"tidy, {t.Name}: {Words.Judge(t.Text, t.Ceilings).Line}");
+    internal static IEnumerable<string> Lines => s_found.Value.Select(static t => $"tidy, {t.Name}: {t.Line}");
 
     [Fact]
     public void The_text_gets_no_less_plain()
     {
-        var above = Texts().SelectMany(static t => Words.Judge(t.Text, t.Ceilings).Above.Select(o => $"{t.Name}: {o}")).ToList();
+        var above = s_found.Value.SelectMany(static t => t.Above.Select(o => $"{t.Name}: {o}")).ToList();
         Assert.True(above.Count == 0, $"{string.Join('\n', above)}\nSay which thing does what (STYLE.md), in new text first.");
     }
 

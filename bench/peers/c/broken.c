@@ -13,7 +13,7 @@
 
 // What goes wrong, once, on each connection that gets that far: at byte `fault_at` (echo) or message `fault_at` (push). The last
 // three get every byte right: `leak` keeps memory for each receive, `weak` computes for nothing, and `cold` does less of that from
-// receive to receive, as a program does whose compiler works on it.
+// receive to receive, like a program that is being compiled while it runs.
 enum fault { NONE, CORRUPT, LOSE, REPEAT, FOREIGN, EXTRA, HALT, STALL, CLOSE, LEAK, COLD, WEAK };
 static const char *const fault_names[] = {"none", "corrupt", "lose", "repeat", "foreign", "extra", "halt", "stall", "close", "leak", "cold", "weak"};
 #define HALT_MS 50

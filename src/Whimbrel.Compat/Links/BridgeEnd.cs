@@ -5,8 +5,8 @@ namespace Whimbrel.Compat.Links;
 
 /// <summary>
 /// Reports what happens to a native session to its link, one callback at a time. The thread that runs a callback
-/// is inside. A thread that disconnects takes the end when no thread is inside: then it tells the end itself, and
-/// nothing more is reported. Otherwise the thread inside tells the end when its callback has returned.
+/// is inside. A thread that disconnects takes the end when no thread is inside: then it reports the end itself, and
+/// nothing more is reported. Otherwise the thread inside reports the end when its callback has returned.
 /// </summary>
 internal sealed class BridgeEnd
 {
@@ -16,7 +16,7 @@ internal sealed class BridgeEnd
     private readonly ServerLink? _server;
     private int _state;
     private int _thread; // that is inside
-    private Session? _last; // of InsideLast: whose end follows
+    private Session? _last; // the session that ends after the callback, with InsideLast
     private Link? _link;
     private bool _isTls;
 
@@ -38,7 +38,7 @@ internal sealed class BridgeEnd
 
     /// <summary>Called by a thread that disconnects.</summary>
     /// <param name="session">The session that ends.</param>
-    /// <returns>True: the caller tells the end. False: the thread inside does, or the end was taken before.</returns>
+    /// <returns>True: the caller reports the end. False: the thread inside does, or the end was taken before.</returns>
     internal bool TryTakeEnd(Session session)
     {
         // A callback that is about to return is waited for: most callers expect that OnDisconnected was called when
@@ -91,111 +91,59 @@ internal sealed class BridgeEnd
 
     internal void Connecting(Session session)
     {
-        if (_server is null || !TryEnter(out Link? before)) return;
-        try
-        {
-            _link = _server.Create();
-            _link.Accepted(session);
-        }
-        finally
-        {
-            Leave(before);
-        }
+        if (_server is null) return;
+        using Callback callback = new(this);
+        if (!callback.MayRun) return;
+        _link = _server.Create();
+        _link.Accepted(session);
     }
 
     internal void Handshaking(Session session)
     {
-        if (!TryEnter(out Link? before)) return;
-        try
-        {
-            _isTls = true;
-            _link!.Up(session, isTls: true);
-            _link.Handshaking(session);
-        }
-        finally
-        {
-            Leave(before);
-        }
+        using Callback callback = new(this);
+        if (!callback.MayRun) return;
+        _isTls = true;
+        _link!.Up(session, isTls: true);
+        _link.Handshaking(session);
     }
 
     internal void Connected(Session session)
     {
-        if (!TryEnter(out Link? before)) return;
-        try
-        {
-            if (_isTls) _link!.Handshaked(session);
-            else _link!.Up(session, isTls: false);
-        }
-        finally
-        {
-            Leave(before);
-        }
+        using Callback callback = new(this);
+        if (!callback.MayRun) return;
+        if (_isTls) _link!.Handshaked(session);
+        else _link!.Up(session, isTls: false);
     }
 
     internal void Received(Session session, ReadOnlySpan<byte> data)
     {
-        if (!TryEnter(out Link? before)) return;
-        try
-        {
-            _link!.Received(session, data);
-        }
-        finally
-        {
-            Leave(before);
-        }
+        using Callback callback = new(this);
+        if (callback.MayRun) _link!.Received(session, data);
     }
 
     /// <summary>What waited for calls of Receive is reported from now on.</summary>
     internal void StopManual(Session session)
     {
-        if (!TryEnter(out Link? before)) return;
-        try
-        {
-            _link!.StopManual(session);
-        }
-        finally
-        {
-            Leave(before);
-        }
+        using Callback callback = new(this);
+        if (callback.MayRun) _link!.StopManual(session);
     }
 
     internal void Sent(long sent, long pending)
     {
-        if (!TryEnter(out Link? before)) return;
-        try
-        {
-            _link!.Sent(sent, pending);
-        }
-        finally
-        {
-            Leave(before);
-        }
+        using Callback callback = new(this);
+        if (callback.MayRun) _link!.Sent(sent, pending);
     }
 
     internal void Drained()
     {
-        if (!TryEnter(out Link? before)) return;
-        try
-        {
-            _link!.Drained();
-        }
-        finally
-        {
-            Leave(before);
-        }
+        using Callback callback = new(this);
+        if (callback.MayRun) _link!.Drained();
     }
 
     internal void Disconnecting(Session session, CloseReason reason)
     {
-        if (!TryEnter(out Link? before)) return;
-        try
-        {
-            _link?.Leaving(session, reason);
-        }
-        finally
-        {
-            Leave(before);
-        }
+        using Callback callback = new(this);
+        if (callback.MayRun) _link?.Leaving(session, reason);
     }
 
     /// <summary>Also when there never was a connection.</summary>
@@ -230,6 +178,27 @@ internal sealed class BridgeEnd
         {
             if (isOver) Link.Enter(before);
             else Leave(before);
+        }
+    }
+
+    /// <summary>One callback of the connection, on this thread, until it is disposed.</summary>
+    private readonly ref struct Callback : IDisposable
+    {
+        private readonly BridgeEnd _end;
+        private readonly Link? _before;
+
+        internal Callback(BridgeEnd end)
+        {
+            _end = end;
+            MayRun = end.TryEnter(out _before);
+        }
+
+        /// <summary>False: the end was taken, and nothing more is reported.</summary>
+        internal bool MayRun { get; }
+
+        public void Dispose()
+        {
+            if (MayRun) _end.Leave(_before);
         }
     }
 }

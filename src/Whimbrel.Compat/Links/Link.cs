@@ -346,7 +346,7 @@ internal sealed class Link
         }
     }
 
-    /// <summary>Notes whose callback this thread runs.</summary>
+    /// <summary>Stores the link of the callback that this thread runs.</summary>
     /// <param name="link">Null: none.</param>
     /// <returns>The one before.</returns>
     internal static Link? Enter(Link? link)
@@ -611,7 +611,7 @@ internal sealed class Link
         FlushMulticasts();
         // Read before BeginEnd, which clears it.
         bool isInHandshake = _isTls && !_isHandshaked;
-        // Where a callback runs, what is left to tell follows it, and the caller does not wait for that.
+        // While a callback runs, the end is reported after it, and the caller does not wait.
         BridgeEnd end = ((IBridge)bridge).End;
         bool isOwnCallback = end.IsInsideHere;
         bool isEnder = end.TryTakeEnd(bridge);
@@ -650,7 +650,7 @@ internal sealed class Link
         }
     }
 
-    // Also where the end is told later: the caller may ask whether it is connected.
+    // Also when the end is reported later, because the caller may read IsConnected at once.
     private void NoLongerConnected(Session bridge)
     {
         lock (_gate)
@@ -659,10 +659,10 @@ internal sealed class Link
         }
     }
 
-    // Of a dial, who disconnects gives it up; also of one that has not begun.
+    // A disconnect cancels the connect attempt, also one that has not begun.
     private void GiveUpDial()
     {
-        // DialAsync looks at it before it dials and behind that: one of both sees the other.
+        // DialAsync reads it before and after the attempt begins, so one of the two threads sees the other.
         Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _dials));
         _ = Volatile.Read(ref _client)?.DisconnectAsync().AsTask();
     }

@@ -106,7 +106,7 @@ internal sealed class Multicasting(MulticastBatch batch)
         if (count > 0) batch.Add(this, count, _isChanged, _data.AsSpan(0, _length));
     }
 
-    /// <summary>A session that nobody else decides for takes the message.</summary>
+    /// <summary>Queues the message for a session without an override of its own.</summary>
     internal void Take(Link link, ReadOnlySpan<byte> data)
     {
         int at = _count;

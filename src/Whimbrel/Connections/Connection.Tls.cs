@@ -5,7 +5,7 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What TLS means for the session: when it hears of the handshake, upgrades (contract 16), the end by a failure. The bytes, in and out, are
+/// The session's side of TLS: callbacks of the handshake, upgrades (contract 16), the end by a failure. The bytes, in and out, are
 /// <see cref="TlsTransport"/>'s, which asks for what stands under "the transport's".
 /// </summary>
 internal sealed partial class Connection
@@ -105,7 +105,7 @@ internal sealed partial class Connection
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         bool isNew = IsNewcomer;
         if (isNew && !MakeSession(info)) return;
-        // On the pool a handshake counts until OnHandshaked has returned: whoever ends all of them must find it.
+        // On the pool a handshake counts until OnHandshaked has returned: a stop that ends all of them must find it.
         if (tls.Upgrade is not null || Strand is null) tls.LeaveHandshake();
         if (tls.Upgrade is not null) UpgradeDone(tls, info);
         else if (!isNew) Greet();

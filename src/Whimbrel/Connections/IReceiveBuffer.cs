@@ -1,8 +1,8 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Where an engine receives what comes much at a time, instead of its own block, so that nothing is copied afterwards: memory of who keeps the bytes
-/// (<see cref="Connection.BulkBuffer"/> says whose). Loop's thread.
+/// Memory into which an engine receives large amounts instead of its own block, so that the owner of the memory need not copy
+/// the bytes. <see cref="Connection.BulkBuffer"/> selects it. Loop's thread.
 /// </summary>
 internal interface IReceiveBuffer
 {
@@ -10,7 +10,7 @@ internal interface IReceiveBuffer
     Span<byte> Get();
 
     /// <summary>The engine writes there no more, and looks at nothing of it: what has come is delivered from here.</summary>
-    /// <param name="connection">Who received it.</param>
+    /// <param name="connection">The connection that received the bytes.</param>
     /// <param name="received">The beginning of the room. Empty: nothing has come.</param>
     void Done(Connection connection, Span<byte> received);
 }

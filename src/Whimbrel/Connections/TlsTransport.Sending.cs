@@ -203,7 +203,7 @@ internal sealed unsafe partial class TlsTransport
 
     private void PutOnWire(Block block, int length)
     {
-        // After our end nothing may follow: an answer to a change of keys has nobody who needs it.
+        // After close_notify nothing may follow. The peer needs no answer to a change of keys then.
         if (length == 0 || SaidGoodbye)
         {
             Loop.Blocks.Return(block);

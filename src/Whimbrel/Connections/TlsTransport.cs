@@ -8,13 +8,13 @@ namespace Whimbrel.Connections;
 /// <summary>
 /// What a connection has when it speaks TLS, and has not when it does not. The way in: cipher text goes to the layer, and what it delivers takes
 /// the way that plain bytes take. TlsTransport.Sending.cs has the way out. The handshake comes between the attach and OnConnected, or, in an
-/// upgrade, between two callbacks; what the session hears of it is Connection.Tls.cs. Owner: one connection, for one tenancy.
+/// upgrade, between two callbacks; Connection.Tls.cs has the callbacks of the session. Owner: one connection, for one tenancy.
 /// </summary>
 /// <remarks>
 /// Rules: (1) the layer is called from here only, never from inside itself: what a session does in a callback fills queues.
-/// (2) Whoever may not be delivered to (pause, back-pressure, the pool) is not decrypted for; cipher text waits in
-/// the store <c>_held</c>, no more than the engine had taken. (3) Handshakes have 300 us of each turn, together, behind the
-/// answers of everybody else; who comes later waits for the next. Long ones are made on the pool. (4) A handshake that fails is
+/// (2) Nothing is decrypted for a session that may not be delivered to (pause, back-pressure, the pool); cipher text waits
+/// in the store <c>_held</c>, no more than the engine had taken. (3) All handshakes share 300 us of each turn, after the
+/// answers of other connections; the rest waits for the next turn. Long ones are made on the pool. (4) A handshake that fails is
 /// OnConnectFailed, or for an upgrade the end.
 /// </remarks>
 // Safe: a block's memory is this connection's from Take to PutOnWire, and the output never passes its capacity.
@@ -141,7 +141,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         if (IsAlive) connection.UpdateReceiving();
     }
 
-    /// <summary>Accepted, and nothing has been heard yet. There is room for so many of these; who has been silent for longest makes room for the next.</summary>
+    /// <summary>Adds it to the accepted connections without a ClientHello. At their limit the oldest of them is closed.</summary>
     private void StartSilence()
     {
         Shard.Silent.Add(this);
@@ -270,7 +270,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         return true;
     }
 
-    /// <summary>Goes on with what waits, after a resume, in the next turn, or with more that came.</summary>
+    /// <summary>Continues with the cipher text that waits: after a resume, in the next turn, or when more has arrived.</summary>
     private void RunHeld()
     {
         if (IsShaking) _waits = false;
@@ -362,7 +362,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     bool IPlainSink.Take(ReadOnlySpan<byte> plain)
     {
         connection.Deliver(plain);
-        // The layer's own memory, which nobody reads again (contract 13).
+        // The layer's own memory, which is not read again (contract 13).
         Loop.PoisonLent(MemoryMarshal.CreateSpan(ref MemoryMarshal.GetReference(plain), plain.Length));
         return State == ConnectionState.Open && connection.MayDeliver;
     }
@@ -462,7 +462,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     {
         _errand = null;
         PutOnWire(errand.Output.WrittenSpan);
-        // What came meanwhile stands behind what was not used.
+        // Unused input precedes the input that arrived meanwhile.
         UnreadStore rest = default;
         rest.Append(errand.Rest);
         PutInFront(ref rest);
@@ -528,7 +528,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         connection.TlsFailed(this, isHandshake, atOnce);
     }
 
-    /// <summary>Once for a handshake that somebody wanted the time of.</summary>
+    /// <summary>Records the time of a handshake, once, when a listener of the meter wanted it.</summary>
     private void TellTime(TlsInfo? info, string? failure)
     {
         long since = _timedFrom;

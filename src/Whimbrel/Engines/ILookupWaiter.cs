@@ -1,9 +1,9 @@
 namespace Whimbrel.Engines;
 
-/// <summary>Who asked for the addresses of a host name.</summary>
+/// <summary>A connect attempt that waits for the addresses of a host name.</summary>
 internal interface ILookupWaiter
 {
-    /// <summary>Where it is told.</summary>
+    /// <summary>The loop on which <see cref="LookupEnded"/> is called.</summary>
     Loop Loop { get; }
 
     /// <summary>The answer is there. On the loop.</summary>

@@ -25,7 +25,7 @@ internal sealed class Resolver(Engine engine)
         }
     }
 
-    /// <summary>The dial is told on its loop, by <see cref="ILookupWaiter.LookupEnded"/>, unless it leaves before.</summary>
+    /// <summary>Looks the name up and calls <see cref="ILookupWaiter.LookupEnded"/> on the loop of the attempt, unless it leaves before.</summary>
     internal HostLookup Ask(string host, ILookupWaiter dial)
     {
         HostLookup? lookup;

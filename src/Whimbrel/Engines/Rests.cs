@@ -3,11 +3,11 @@ using Whimbrel.Connections;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Residents whose receive failed for lack of memory, which may last: they are tried again after a rest, instead of in every turn. A part of an
-/// engine's loop; its thread only.
+/// Residents with a receive that failed for lack of memory. They are tried again after a rest instead of in every turn.
+/// Part of an engine's loop; its thread only.
 /// </summary>
-/// <param name="loop">Whose timer ends the rest.</param>
-/// <param name="rested">It is over: receives again, if somebody still wants to.</param>
+/// <param name="loop">Loop with the timer that ends the rest.</param>
+/// <param name="rested">Called for each resident after its rest; starts receiving again when it is still wanted.</param>
 internal sealed class Rests(Loop loop, Action<Resident> rested)
 {
     private const int RestMs = 10;
@@ -33,7 +33,7 @@ internal sealed class Rests(Loop loop, Action<Resident> rested)
     private void End()
     {
         _isTimed = false;
-        // Who fails at once again rests anew.
+        // A resident that fails at once is added again.
         for (int count = _resting.Count; count > 0; count--)
         {
             (Resident resident, uint generation) = _resting.Dequeue();

@@ -406,7 +406,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
 
         static void Await(ValueTask<SendResult> sending)
         {
-            // There is room, but behind 64 KiB a sender gives its turn to others that wait for a thread of the pool.
+            // There is room, but after 64 KiB a sender lets work that waits for a thread of the pool run first.
             Task<SendResult> task = sending.AsTask();
             Assert.True(task.Wait(TimeSpan.FromSeconds(10)), "an awaited send did not complete");
             Assert.Equal(SendResult.Queued, task.Result);
