@@ -8,6 +8,8 @@ public sealed class RunnerTests : IDisposable
 {
     private static readonly TimeSpan _patience = TimeSpan.FromMinutes(2);
 
+    private int _furtherRunsLimit = 300;
+
     private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-runner-").FullName;
 
     // The first argument is the test program, and $runs says how often it was started before. `report passed A` writes a line of the log.
@@ -36,7 +38,7 @@ public sealed class RunnerTests : IDisposable
             """);
         var (code, lines) = await TestAsync();
         Assert.Equal("2 passed, 0 failed, 0 skipped", lines[^1]);
-        Assert.Equal("1 flaky: failed once, then passed 20 times alone: A.Flaky", lines[^2]);
+        Assert.Equal("1 flaky: failed once, then passed each time alone: A.Flaky", lines[^2]);
         Assert.Equal(0, code);
         Assert.Equal("21", Runs("Whimbrel.Docs"));
         var log = await File.ReadAllLinesAsync(Path.Combine(_folder, "artifacts/flaky.log"), TestContext.Current.CancellationToken);
@@ -56,6 +58,23 @@ public sealed class RunnerTests : IDisposable
         Assert.Equal(["0 flaky", "1 passed, 1 failed, 0 skipped"], lines[^2..]);
         Assert.Contains("    failed once, and again in run 17 of 20 alone: A.Racy", lines);
         Assert.Equal(1, code);
+    }
+
+    [Theory]
+    [InlineData("sleep 1", 0, "1 flaky: failed once, then passed each time alone: A.Slow")] // at least five runs passed in the limit
+    [InlineData("sleep 3", 1, "0 flaky")] // fewer
+    [InlineData("if ((runs == 6)); then exec sleep 60; fi", 1, "0 flaky")] // the sixth run hangs
+    public async Task A_slow_test_is_flaky_when_it_passed_five_times_before_the_limit_and_none_hangs(string work, int exitCode, string flaky)
+    {
+        Needs();
+        Plant("Whimbrel.Docs", $"""
+            if ((runs == 0)); then report passed A.Good; report failed A.Slow; else {work}; report passed A.Slow; fi
+            finish
+            """);
+        _furtherRunsLimit = 12;
+        var (code, lines) = await TestAsync();
+        Assert.Equal(flaky, lines[^2]);
+        Assert.Equal(exitCode, code);
     }
 
     [Theory]
@@ -229,7 +248,9 @@ public sealed class RunnerTests : IDisposable
         Write("dotnet", Head + "source \"$1\"\n");
         Write("apt-get", "#!/bin/sh\necho \"$@\" >>\"$PLANTED/apt-get.calls\"\n");
         Write("id", "#!/bin/sh\necho 0\n");
-        File.Copy(Repository.PathOf("test"), Path.Combine(_folder, "test"), overwrite: true);
+        var script = File.ReadAllText(Repository.PathOf("test"));
+        Assert.Contains("further_runs_limit=300", script, StringComparison.Ordinal);
+        File.WriteAllText(Path.Combine(_folder, "test"), script.Replace("further_runs_limit=300", $"further_runs_limit={_furtherRunsLimit}", StringComparison.Ordinal));
         var path = $"{programs}:{Environment.GetEnvironmentVariable("PATH")}";
         if (isBare)
         {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -11,15 +12,16 @@
 #include "../../load/message.h"
 #include "server.h"
 
-// What goes wrong, once, on each connection that gets that far: at byte `fault_at` (echo) or message `fault_at` (push). The last
-// three get every byte right: `leak` keeps memory for each receive, `weak` computes for nothing, and `cold` does less of that from
-// receive to receive, like a program that is being compiled while it runs.
+// What goes wrong, once, on each connection that gets that far: at byte `fault_at` (echo) or message `fault_at` (push).
+// The last three get every byte right: `leak` keeps memory for each receive, `weak` burns CPU, and `cold` burns CPU, half as
+// much every half second, like a program that is being compiled while it runs.
 enum fault { NONE, CORRUPT, LOSE, REPEAT, FOREIGN, EXTRA, HALT, STALL, CLOSE, LEAK, COLD, WEAK };
 static const char *const fault_names[] = {"none", "corrupt", "lose", "repeat", "foreign", "extra", "halt", "stall", "close", "leak", "cold", "weak"};
 #define HALT_MS 50
 #define LEAK_BYTES 4096
 #define WEAK_US 40
-#define COLD_RECEIVES 5000u
+#define COLD_US 4000
+#define COLD_HALF_LIFE_MS 500
 static enum fault fault;
 static uint64_t fault_at;
 
@@ -52,16 +54,32 @@ static bool send_with_fault(int fd, uint8_t *bytes, size_t length, size_t at)
     return false;
 }
 
+static long ms_since_first_call(void)
+{
+    static _Atomic int64_t first;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ms = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000, none = 0;
+    atomic_compare_exchange_strong(&first, &none, ms);
+    return (long)(ms - first);
+}
+
+// Halves in each half-life, on a line between.
+static long cold_us(long ms)
+{
+    long lives = ms / COLD_HALF_LIFE_MS, rest = ms % COLD_HALF_LIFE_MS;
+    return lives > 12 ? 0 : (COLD_US >> lives) * (2 * COLD_HALF_LIFE_MS - rest) / (2 * COLD_HALF_LIFE_MS);
+}
+
 static void waste(void)
 {
     if (fault == LEAK) {
         void *kept = malloc(LEAK_BYTES);
         if (kept) memset(kept, 1, LEAK_BYTES);
     }
-    static _Atomic uint64_t receives;
     struct timespec since, now;
     if (fault < COLD || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &since) != 0) return;
-    long wasted = fault == WEAK ? WEAK_US : (long)(WEAK_US * COLD_RECEIVES / (COLD_RECEIVES + receives++));
+    long wasted = fault == WEAK ? WEAK_US : cold_us(ms_since_first_call());
     do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     while ((now.tv_sec - since.tv_sec) * 1000000 + (now.tv_nsec - since.tv_nsec) / 1000 < wasted);
 }

@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Net.Sockets;
 using System.Numerics;
+using System.Runtime.CompilerServices;
 using System.Runtime.ExceptionServices;
 
 namespace Whimbrel.Compat.Links;
@@ -33,7 +34,8 @@ internal sealed class Link
     private const int NoticePaceMs = 60_000;
     private const int StallMs = 200; // a wait for queued bytes ends when none of them left meanwhile
 
-    private static long s_notedAt;
+    // Per engine, because each engine has its own OnNotice.
+    private static readonly ConditionalWeakTable<Engine, StrongBox<long>> s_notedAt = [];
 
     [ThreadStatic] private static Link? t_telling;
     [ThreadStatic] private static bool t_onlyBegins;
@@ -298,12 +300,14 @@ internal sealed class Link
         string why = reason.ToString();
         _failure = _wasUp ? why : $"cannot connect: {why}";
         if (reason.Cause != CloseCause.TlsHandshake || _owner is not NetCoreServer.SslClient) return;
+        if (_bridge?.Client is not { } client) return;
+        ref long last = ref s_notedAt.GetOrAdd(client.Engine, static _ => new StrongBox<long>()).Value;
         long now = Environment.TickCount64;
-        if (Interlocked.Read(ref s_notedAt) is var notedAt && notedAt != 0 && now - notedAt < NoticePaceMs) return;
-        if (Interlocked.CompareExchange(ref s_notedAt, now, notedAt) != notedAt) return;
-        string text = $"{_owner.GetType().Name} cannot connect to {_bridge?.RemoteEndPoint}: {why}. OnError gets NotConnected. "
+        if (Interlocked.Read(ref last) is var notedAt && notedAt != 0 && now - notedAt < NoticePaceMs) return;
+        if (Interlocked.CompareExchange(ref last, now, notedAt) != notedAt) return;
+        string text = $"{_owner.GetType().Name} cannot connect to {_bridge.RemoteEndPoint}: {why}. OnError gets NotConnected. "
             + "The certificateValidationCallback of SslContext decides which certificates are taken.";
-        _bridge?.Client?.Note(new Notice(NoticeKind.TlsHandshake, text, "tls-handshake.md"));
+        client.Note(new Notice(NoticeKind.TlsHandshake, text, "tls-handshake.md"));
     }
 
     /// <summary>Tells Disconnecting, once, and then the link is not connected any more.</summary>
