@@ -3,7 +3,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Bench.Micro;
 
-/// <summary>What a small message costs when a block is full of them: found by the reader alone, and given by a session.</summary>
+/// <summary>Cost of a small message in a block full of them: found by the reader only, and delivered by a
+/// session.</summary>
 internal static class FrameCost
 {
     private const int BlockBytes = 32 * 1024;
@@ -46,7 +47,7 @@ internal static class FrameCost
     {
         private int _seen;
 
-        /// <summary>A block as the connection would give it.</summary>
+        /// <summary>Delivers a block as the connection does.</summary>
         internal int Offer(ReadOnlySpan<byte> block)
         {
             _seen = 0;

@@ -3,7 +3,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Bench.Micro;
 
-/// <summary>What the head of a request costs: the smallest one, and one as a browser sends it.</summary>
+/// <summary>Cost of a request head: the smallest one, and one of a browser.</summary>
 internal static class HeadCost
 {
     private const int Heads = 1000;

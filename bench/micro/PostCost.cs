@@ -4,10 +4,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Bench.Micro;
 
-/// <summary>
-/// What Loop.Post costs the thread that calls it. Held: the loop is inside a callback meanwhile, so nobody else is at the mailbox.
-/// Running: the loop takes items out as they come, and is woken when it sleeps.
-/// </summary>
+/// <summary> Cost of Loop.Post for the calling thread. Held: the loop is inside a callback, so no other thread uses the
+/// mailbox. Running: the loop takes items out as they arrive, and is woken when it sleeps. </summary>
 internal static class PostCost
 {
     private const int Batch = 1000;
@@ -97,7 +95,8 @@ internal static class PostCost
         return Stopwatch.GetTimestamp() - start;
     }
 
-    /// <summary>Of many short stretches: those that another process interrupted do not move it.</summary>
+    /// <summary>Median of many short stretches, which is not affected by those that another process
+    /// interrupted.</summary>
     internal static double Median(List<double> values)
     {
         values.Sort();

@@ -1,5 +1,6 @@
-// Costs of single operations of the library, each in the file of its name, and an echo server whose loop also has timers or a neighbour that allocates.
-// `bench/run post`, `bench/run rearm`, `bench/run head`, `bench/run frame` and the peers whimbrel-epoll-timers, whimbrel-epoll-metrics and whimbrel-ENGINE-alloc-COLLECTOR start it.
+// Costs of single operations of the library, each in the file of its name, and an echo server whose loop also has
+// timers or a second thread that allocates. `bench/run post`, `bench/run rearm`, `bench/run head`, `bench/run frame`
+// and the peers whimbrel-epoll-timers, whimbrel-epoll-metrics and whimbrel-ENGINE-alloc-COLLECTOR start it.
 
 using System.Globalization;
 using Whimbrel.Bench.Micro;

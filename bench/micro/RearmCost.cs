@@ -2,7 +2,7 @@ using System.Diagnostics;
 
 namespace Whimbrel.Bench.Micro;
 
-/// <summary>What starting a timer again costs on its loop, with 100,000 of them armed.</summary>
+/// <summary>Cost of restarting a timer on its loop, with 100,000 armed timers.</summary>
 internal static class RearmCost
 {
     private const int Count = 100_000;

@@ -3,18 +3,17 @@ using System.Globalization;
 
 namespace Whimbrel.Bench.Micro;
 
-/// <summary>Medians of rounds, each the median of many short stretches, when the runtime has compiled what it finds hot.</summary>
+/// <summary>Medians of rounds, each the median of many short stretches, after the runtime has recompiled hot
+/// code.</summary>
 internal static class ShortStretches
 {
     private const int Stretches = 400;
     private static readonly TimeSpan _warmUp = TimeSpan.FromSeconds(1);
 
-    /// <summary>Prints one line.</summary>
-    /// <param name="name">What is measured.</param>
-    /// <param name="rounds">How many count.</param>
-    /// <param name="operations">In one stretch.</param>
-    /// <param name="stretch">Does them, and says how many went well.</param>
-    /// <returns>All did.</returns>
+    /// <summary>Prints one line.</summary> <param name="name">Name of the measurement.</param> <param
+    /// name="rounds">Number of rounds that count.</param> <param name="operations">Number of operations per
+    /// stretch.</param> <param name="stretch">Runs the operations, and returns the number of successful ones.</param>
+    /// <returns>True if all succeeded.</returns>
     internal static bool Measure(string name, int rounds, int operations, Func<int> stretch)
     {
         List<double> medians = [];

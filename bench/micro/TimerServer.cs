@@ -6,12 +6,10 @@ using Whimbrel.Bench.Peers;
 
 namespace Whimbrel.Bench.Micro;
 
-/// <summary>
-/// Echo with one loop that also has idle timeouts: so many armed, so many of them started again each second, as by messages
-/// that show life. They are started again in the callbacks, by the loop's own clock, so that no wake-up is added that a
-/// server with such timeouts would not have. And, as in an application that does more than the library, a second thread that
-/// allocates: what the collector's pauses then do to the answers.
-/// </summary>
+/// <summary> Echo on one loop with idle timeouts: a number of armed timers, of which some are restarted each second, as
+/// by arriving messages. They are restarted in callbacks, by the loop's own clock, so that no wake-up is added that a
+/// server with such timeouts would not have. A second thread allocates, as in a real application, to show the effect of
+/// garbage collection pauses on the responses. </summary>
 internal static class TimerServer
 {
     private static readonly TimeSpan s_timeout = TimeSpan.FromSeconds(60);
@@ -44,7 +42,8 @@ internal static class TimerServer
         await Task.Delay(Timeout.Infinite);
     }
 
-    /// <summary>Arrays of 1,000 bytes, each kept until 20,000 newer ones are there: young garbage, and some that has grown older.</summary>
+    /// <summary>Allocates arrays of 1,000 bytes, each kept until 20,000 newer ones exist: mostly young garbage, and
+    /// some that was promoted.</summary>
     private static void Allocate(int megabytesPerSecond)
     {
         const int size = 1000;
@@ -65,7 +64,7 @@ internal static class TimerServer
     private static void Arm(Loop loop, int timers, int rearms)
     {
         s_timers = new LoopTimer[timers];
-        // Due at different times, as connections that came one by one.
+        // Due at different times, as for connections that were opened one by one.
         for (var i = 0; i < timers; i++)
         {
             s_timers[i] = new LoopTimer(loop);

@@ -4,11 +4,11 @@ using Microsoft.AspNetCore.SignalR;
 using Microsoft.Extensions.DependencyInjection;
 using Whimbrel.Kestrel;
 
-// An ASP.NET Core application as it always was, but for one line: requests, a stream, a SignalR hub.
-// curl http://localhost:5000/ ; curl -N http://localhost:5000/clock ; SignalR at /chat.
+// An ordinary ASP.NET Core application with one additional line: requests, a stream, a SignalR hub. curl
+// http://localhost:5000/ ; curl -N http://localhost:5000/clock ; SignalR at /chat.
 WebApplicationBuilder builder = WebApplication.CreateSlimBuilder(args);
 builder.Services.AddSignalR();
-builder.WebHost.UseWhimbrel(); // this one
+builder.WebHost.UseWhimbrel(); // the additional line
 
 await using WebApplication app = builder.Build();
 app.MapGet("/", static () => "Hello from Kestrel on Whimbrel\n");
@@ -24,7 +24,7 @@ app.MapGet("/clock", static async context =>
 app.MapHub<Chat>("/chat");
 await app.RunAsync();
 
-/// <summary>What one says, all hear.</summary>
+/// <summary>Sends each message to all clients.</summary>
 internal sealed class Chat : Hub
 {
     public Task Say(string text) => Clients.All.SendAsync("Said", text);

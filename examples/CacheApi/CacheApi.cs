@@ -6,13 +6,11 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Examples;
 
-/// <summary>
-/// A cache with keys and texts: <c>/api/cache</c> with PUT, GET and DELETE, and a page that shows its description (OpenAPI) and tries it. Handlers run on
-/// the loops, several at once, and never wait.
-/// </summary>
+/// <summary> A cache with keys and texts: <c>/api/cache</c> with PUT, GET and DELETE, and a page that shows its
+/// description (OpenAPI) and sends requests. Handlers run on the loops, concurrently, and never wait. </summary>
 internal sealed partial class CacheApi
 {
-    private const int MaxKeys = 10_000; // nothing without a limit
+    private const int MaxKeys = 10_000; // every collection has a limit
 
     private readonly ConcurrentDictionary<string, string> _values = [];
 
@@ -56,7 +54,7 @@ internal sealed partial class CacheApi
         else response.Fail(404, "There is no such key");
     }
 
-    /// <summary>The page at <c>/</c>, which is swagger-ui (Apache License 2.0), and the description that it shows.</summary>
+    /// <summary>The page at <c>/</c>: swagger-ui (Apache License 2.0) with the OpenAPI description.</summary>
     internal static void MapPage(HttpServer web)
     {
         Map("/", "page.html", "text/html; charset=utf-8");

@@ -3,7 +3,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Examples;
 
-/// <summary>Asks another server for all that it is asked. Bodies stream both ways: who takes slowly is sent slowly, and nothing is kept whole.</summary>
+/// <summary>Forwards all requests to another server. Bodies stream in both directions: a slow receiver slows the
+/// sender, and no body is stored as a whole.</summary>
 internal static class ReverseProxy
 {
     internal static HttpClientOptions Habits { get; } = new() { Decompress = false, RedirectLimit = 0 };
@@ -18,7 +19,7 @@ internal static class ReverseProxy
 
     private static async ValueTask ForwardAsync(HttpRequest request, HttpResponse response, Uri target, HttpPool pool, CancellationToken stop)
     {
-        // As it stands: //other.test/ is a path of ours, and what has dots or percent signs in it is the target's to judge.
+        // Unchanged: //other.test/ is a path here, and the target decides about dots and percent signs.
         string url = $"{target.GetLeftPart(UriPartial.Authority)}{Encoding.ASCII.GetString(request.Path)}{(request.Query.IsEmpty ? "" : $"?{request.Query}")}";
         HttpClientRequest forward = new(Encoding.ASCII.GetString(request.Method), new Uri(url, new UriCreationOptions { DangerousDisablePathAndQueryCanonicalization = true }));
         forward.AddFieldsOf(request);
@@ -30,7 +31,7 @@ internal static class ReverseProxy
             using HttpClientResponse answer = await pool.SendAsync(forward, stop);
             response.Status = answer.Status;
             response.AddFieldsOf(answer.Head);
-            await response.FlushAsync(stop); // the head, before there is anything behind it
+            await response.FlushAsync(stop); // sends the head before the body arrives
             await PumpAsync(answer.Body, response.Body, stop);
         }
         catch (HttpClientException e) when (!response.HasBegun)

@@ -3,14 +3,15 @@ using Whimbrel;
 
 namespace Chat_Server;
 
-/// <summary>One guest: lines in, lines out. The first line is the name. Callbacks come one after the other, on the thread of the connection's loop: they must not block.</summary>
+/// <summary>One guest: lines in, lines out. The first line is the name. Callbacks are serialized, on the thread of the
+/// connection's loop: they must not block.</summary>
 public sealed class ChatSession(Room room) : FramedSession(FrameFormat.Line(limitBytes: 1024))
 {
     private string? _name;
 
     protected override void OnConnected() => Send($"{room.Options.Welcome}\n");
 
-    // A longer line than the format allows ends this connection, and no other.
+    // A line longer than the format allows closes this connection, and no other.
     protected override void OnFrame(in Frame frame)
     {
         string line = Encoding.UTF8.GetString(frame.Message).Trim();
@@ -39,7 +40,7 @@ public sealed class ChatSession(Room room) : FramedSession(FrameFormat.Line(limi
         if (_name is not null) room.Guests.Broadcast($"{_name} has left\n", except: this);
     }
 
-    // The host stops: say so, and let what is queued leave.
+    // The host stops: send a last line, and close when the queue is sent.
     protected override void OnServerStopping()
     {
         Send("The server stops. Good-bye.\n");

@@ -3,9 +3,9 @@ namespace Chat_Server;
 /// <summary>The section Room of appsettings.json.</summary>
 public sealed class RoomOptions
 {
-    /// <summary>What a guest is asked first.</summary>
+    /// <summary>First line that a guest receives.</summary>
     public string Welcome { get; set; } = "Who are you?";
 
-    /// <summary>Of names, in characters.</summary>
+    /// <summary>Maximum length of a name, in characters.</summary>
     public int LongestName { get; set; } = 20;
 }

@@ -8,13 +8,13 @@ await using Server server = new(
         Address = args.Length > 0 ? args[0] : "tcp://127.0.0.1:1111",
         MaxConnections = 10_000,
         IdleTimeout = TimeSpan.FromMinutes(10),
-        OnNotice = notice => Console.Error.WriteLine(notice), // what somebody who runs it should know
+        OnNotice = notice => Console.Error.WriteLine(notice), // warnings for the operator
     },
     () => new EchoSession());
 await server.StartAsync();
 Console.WriteLine($"Listening at {server.EndPoint} on {server.Engine}. Ctrl-C stops.");
 
-// Ctrl-C and SIGTERM: nobody new is let in, and who is here has ten seconds to finish.
+// Ctrl-C and SIGTERM: no new connection is accepted, and existing ones have ten seconds to finish.
 TaskCompletionSource stop = new(TaskCreationOptions.RunContinuationsAsynchronously);
 using PosixSignalRegistration interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, Stop);
 using PosixSignalRegistration terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, Stop);
@@ -24,6 +24,6 @@ Console.WriteLine($"Stopped: {report}");
 
 void Stop(PosixSignalContext signal)
 {
-    signal.Cancel = true; // the program ends by itself
+    signal.Cancel = true; // prevents the immediate termination
     stop.TrySetResult();
 }

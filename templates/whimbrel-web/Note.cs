@@ -2,10 +2,10 @@ using System.Text.Json.Serialization;
 
 namespace Web_Server;
 
-/// <summary>As it is sent and answered.</summary>
+/// <summary>Format of requests and responses.</summary>
 internal sealed record Note(string Text);
 
-// Code that is made when the program is built: no reflection, so it works trimmed as well.
+// Source-generated serialization: without reflection, so it also works trimmed.
 [JsonSerializable(typeof(Note))]
 [JsonSerializable(typeof(Note[]))]
 [JsonSourceGenerationOptions(PropertyNamingPolicy = JsonKnownNamingPolicy.CamelCase)]

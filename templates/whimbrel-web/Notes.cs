@@ -1,6 +1,6 @@
 namespace Web_Server;
 
-/// <summary>What people wrote: in memory, up to a limit. Used by all loops.</summary>
+/// <summary>Notes of the users: in memory, up to a limit. Used by all loops.</summary>
 internal sealed class Notes
 {
     private const int Limit = 1000;

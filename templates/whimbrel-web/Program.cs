@@ -11,7 +11,7 @@ builder.Services.AddSingleton<Notes>();
 builder.Services.AddWhimbrelHttpServer("Web", (services, web) => Site.Map(web, services.GetRequiredService<Notes>(), Path.Combine(AppContext.BaseDirectory, "wwwroot")));
 builder.Services.AddHealthChecks().AddWhimbrelServer("Web");
 
-// Ctrl-C and SIGTERM stop the host: nobody new is let in, and requests under way have so long to finish.
+// Ctrl-C and SIGTERM stop the host: no new connection is accepted, and pending requests have ten seconds to finish.
 builder.Services.Configure<HostOptions>(host => host.ShutdownTimeout = TimeSpan.FromSeconds(10));
 
 await builder.Build().RunAsync();

@@ -6,8 +6,8 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Allocations;
 
-// Nothing is allocated between a completion and the user's override, nor on the way back. Hard gates: a number above the
-// limit fails, and says what was measured.
+// Nothing is allocated between a completion and the user's override, nor on the way back. These are hard limits: a
+// number above the limit fails the test, with the measured value.
 public sealed class AllocationTests
 {
     private const int Rounds = 400;
@@ -23,12 +23,13 @@ public sealed class AllocationTests
         return unread.Length;
     }
 
-    // What is there for each idle connection: a field that most never use belongs into an object of those that do.
+    // Fields of every idle connection: a field that most connections never use belongs in an object that only some
+    // have.
     [Fact]
     public void The_objects_of_a_connection_stay_small()
     {
-        // Of these, 24 are what paced sends need: what was awaited in this turn is looked at for each awaited send.
-        // And 8 of both what its end has cost (CloseReason.BytesLost).
+        // Of these, 24 are for paced sends, because each awaited send checks what was awaited in this loop iteration,
+        // and 8 are for CloseReason.BytesLost.
         Assert.InRange(BytesOf(typeof(Whimbrel.Connections.Connection)), 1, 528);
         Assert.InRange(BytesOf(typeof(EchoSession)), 1, 208);
     }
@@ -47,15 +48,15 @@ public sealed class AllocationTests
         });
     }
 
-    // From one callback to the next on the same thread everything of that thread is counted: the pool's dispatch, the strand,
-    // the callback. Others use the pool as well now and then, so it is the typical round that must be free.
+    // Counts everything a thread allocates from one callback to its next: the pool's dispatch, the strand, the
+    // callback. Because other code also uses the pool, only the median round must allocate nothing.
     [Theory]
     [MemberData(nameof(Engines))]
     public void An_echo_on_the_thread_pool_allocates_nothing(string engine)
     {
         long[] perRound = new long[4 * Rounds];
         int count = 0;
-        // Of each thread: which of them runs a callback is chance, and on some days they take turns.
+        // Per thread, because the thread that runs a callback varies.
         using ThreadLocal<long> lastBytes = new(static () => -1);
         using Rig rig = new(
             engine,
@@ -115,7 +116,7 @@ public sealed class AllocationTests
     public void Bytes_left_unread_allocate_nothing(string engine)
     {
         const int frame = 1000;
-        // Whole frames only: what is left is kept and joined with what follows.
+        // Echoes whole frames only: the rest is kept and joined with the following bytes.
         using Rig rig = new(engine, static () => new ScriptedSession(static (session, unread) => Echo(session, unread[..(unread.Length / frame * frame)])));
         Socket client = rig.Connect();
         byte[] part = new byte[frame * 3 / 2];
@@ -211,7 +212,7 @@ public sealed class AllocationTests
         {
             from.Send(small);
             rig.Read(to, small.Length);
-            // More than the mark of so small a queue: it waits, and goes on.
+            // More than the high-water mark of this small queue: the send waits, and then continues.
             from.Send(large);
             rig.Read(to, large.Length);
         });
@@ -300,7 +301,8 @@ public sealed class AllocationTests
         int behind = 0;
         rig.Meter.ExpectNone($"a message to {members} sessions", Rounds, () =>
         {
-            // What the thread keeps for the next call goes with each collection, and the two calls behind one make it anew.
+            // A collection drops what the thread caches for its next call, and the two calls after it allocate it
+            // again.
             int since = GC.CollectionCount(0);
             behind = since == collections ? behind + 1 : 0;
             collections = since;
@@ -371,7 +373,7 @@ public sealed class AllocationTests
                 rig.Read(client, message.Length);
             });
             Assert.True(sender.Sent >= Rounds, $"only {sender.Sent} were told of");
-            // On the pool the loop may have sent it before the callback looks.
+            // With thread-pool scheduling the loop may have sent it before the callback checks.
             if (scheduling == Scheduling.Inline) Assert.True(sender.Waits >= Rounds / 2, $"only {sender.Waits} waited: nothing was shown");
             sender.AllocatedBytes.Sort();
             Assert.Equal(0, sender.AllocatedBytes[sender.AllocatedBytes.Count * 9 / 10]);
@@ -603,7 +605,7 @@ public sealed class AllocationTests
             return Volatile.Read(ref s_leastToEnd);
         }
 
-        // Begun on the loop, where its thread is counted.
+        // Started on the loop, whose thread is measured.
         static Task End(Func<ValueTask> end)
         {
             long before = GC.GetAllocatedBytesForCurrentThread();

@@ -5,13 +5,13 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Allocations;
 
-// One broadcast to ten thousand members that do not read: 8 MiB more resident memory at most.
+// One broadcast to ten thousand members that do not read takes at most 8 MiB of resident memory.
 public sealed class BroadcastMemoryTests
 {
     private const int Members = 10_000;
     private const long LimitBytes = 8 * 1024 * 1024;
 
-    // Holds the other ends in a process of its own: two thousand descriptors more than both would be too many for one.
+    // A separate process holds the other ends, because both ends together need too many descriptors for one process.
     private const string Holder = """
         import resource, socket, sys
         port, count = int(sys.argv[1]), int(sys.argv[2])
@@ -83,7 +83,7 @@ public sealed class BroadcastMemoryTests
     private static void Check(Server server, int messageBytes, Func<ReadOnlyMemory<byte>, Task<BroadcastResult>> broadcast)
     {
         byte[] message = new byte[messageBytes];
-        // The code of a broadcast is compiled before, by one to nobody.
+        // A first broadcast without recipients compiles the code.
         Rig.Wait(new SessionGroup().BroadcastAsync(message).AsTask());
         Rig.Wait(server.Sessions.BroadcastAsync(message, predicate: static _ => false).AsTask());
         Collect();
@@ -96,7 +96,7 @@ public sealed class BroadcastMemoryTests
         Assert.True(grown <= LimitBytes, $"resident memory grew by {grown / 1024} KiB");
     }
 
-    // Where no kernel takes the bytes: every wire is full, so every member has to keep the message itself.
+    // The kernel accepts no bytes because every socket buffer is full, so every member must keep the message itself.
     [Theory]
     [InlineData(32)]
     [InlineData(4096)]

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Allocations;
 
-// A call and its answer cost no memory: on a loop where both ends live, and from the thread pool.
+// A call and its response allocate nothing: on a loop that has both ends, and from the thread pool.
 public sealed class CallAllocationTests
 {
     private const int Attempts = 5;
@@ -28,7 +28,8 @@ public sealed class CallAllocationTests
             caller.Wait();
         });
 
-        // From elsewhere the continuation is the pool's, on any of its threads: everybody is counted, and the quietest attempt is taken.
+        // From other threads, the continuation runs on any pool thread: all threads are counted, and the best attempt
+        // is taken.
         double best = double.MaxValue;
         for (int attempt = 0; attempt < Attempts; attempt++)
         {

@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Allocations;
 
-// Nothing is allocated for a datagram, whoever sent it.
+// A datagram allocates nothing, for any sender.
 public sealed class DatagramTests
 {
     private const int Rounds = 300;

@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Allocations;
 
-// Messages of a framed session cost nothing each, however many lie in a block.
+// A message of a framed session allocates nothing, regardless of the number of messages in a block.
 public sealed class FramingAllocationTests
 {
     private const int Rounds = 400;

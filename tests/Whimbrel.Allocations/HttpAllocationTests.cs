@@ -8,7 +8,7 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Allocations;
 
-// A request on a kept connection allocates nothing, whoever answers it.
+// A request on a kept-alive connection allocates nothing, with each kind of handler.
 public sealed class HttpAllocationTests
 {
     private const int Rounds = 400;
@@ -121,7 +121,7 @@ public sealed class HttpAllocationTests
         }
     }
 
-    /// <summary>Asks again when it has its answer, until it has so many.</summary>
+    /// <summary>Sends the next request after each response, up to a number of requests.</summary>
     private sealed class Asker() : HttpClientSession("a.test")
     {
         private readonly HttpClientRequest _made = Made();
@@ -218,7 +218,7 @@ public sealed class HttpAllocationTests
         Rig.Wait(client.DisconnectAsync().AsTask());
     }
 
-    // Waits for the loop's next step, and writes its answer in pieces.
+    // Awaits the loop's next iteration, and writes its response in pieces.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private static async ValueTask Later(HttpRequest request, HttpResponse response)
     {
@@ -229,7 +229,7 @@ public sealed class HttpAllocationTests
     private static readonly byte[] s_piece = "hello"u8.ToArray();
     private static readonly Step s_step = new();
 
-    // A wait that costs nothing by itself.
+    // An awaitable that allocates nothing.
     private sealed class Step : IValueTaskSource
     {
         private ManualResetValueTaskSourceCore<bool> _core;
@@ -248,7 +248,8 @@ public sealed class HttpAllocationTests
         public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
     }
 
-    /// <summary>What a connection for one request may allocate on the loop's thread, its session with it (issue 16).</summary>
+    /// <summary>Bytes that a connection for one request may allocate on the loop's thread, including its
+    /// session.</summary>
     private const double ShortConnectionLimitBytes = 512;
 
     [Theory]
@@ -311,7 +312,7 @@ public sealed class HttpAllocationTests
         });
     }
 
-    // All answers of a kind are equally long: the date is.
+    // All responses of a kind have the same length, because the Date field has.
     private static int ReadFirst(Socket client, byte[] answer)
     {
         int length = 0;

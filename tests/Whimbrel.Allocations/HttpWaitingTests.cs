@@ -8,13 +8,16 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Allocations;
 
-// What a request costs whose handler really waits, and goes on on a thread of the pool, while those of other connections do the same: then a cache of one object a thread helps nobody.
+// Memory cost of a request whose handler suspends and resumes on a pool thread while handlers of other connections do
+// the same: a cache of one object per thread does not help here.
 public sealed class HttpWaitingTests
 {
     private const int Connections = 32;
     private const int Many = 200;
-    private const int Rounds = 60; // of a request on each connection
-    private const int StateBytes = 112; // of the handler below: an async method that waits has an object for it, and it is the user's. The response in it takes 16
+    private const int Rounds = 60; // of one request on each connection
+    // Of the handler below: the state object of an async method that suspends, which belongs to the user; the response
+    // in it takes 16 bytes.
+    private const int StateBytes = 112;
 
     private static readonly byte[] s_request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"u8.ToArray();
     private static readonly byte[] s_text = "hello"u8.ToArray();
@@ -30,7 +33,7 @@ public sealed class HttpWaitingTests
             meter.ExpectNoneAnywhere($"{Connections} requests that wait for the pool", Rounds, round));
     }
 
-    // Fewer than one object for three requests: threads of the pool come and go meanwhile.
+    // Fewer than one object per three requests, because pool threads are added meanwhile.
     [Theory]
     [MemberData(nameof(Engines))]
     public void Nor_does_it_where_the_session_itself_runs_on_the_pool(string engine)
@@ -53,7 +56,7 @@ public sealed class HttpWaitingTests
         });
     }
 
-    // All of them at once: none is answered before the last one has come.
+    // All requests are concurrent: the first response is sent after the last request has arrived.
     [Theory]
     [MemberData(nameof(Engines))]
     public void Two_hundred_that_wait_at_once_take_the_memory_of_those_before_them(string engine)
@@ -61,7 +64,7 @@ public sealed class HttpWaitingTests
         ConditionalWeakTable<HttpSession, Work> works = [];
         Lock gate = new();
         List<Work> waiting = new(Many);
-        int needed = 1; // one is asked alone, before
+        int needed = 1; // one request is sent alone first
         With(
             engine,
             Scheduling.Inline,
@@ -124,7 +127,7 @@ public sealed class HttpWaitingTests
         }
     }
 
-    // All answers are equally long: the date is.
+    // All responses have the same length, because the Date field has.
     private static int AnswerBytes(Socket client)
     {
         byte[] answer = new byte[1024];
@@ -140,7 +143,7 @@ public sealed class HttpWaitingTests
         return length;
     }
 
-    // A wait that costs nothing by itself: a piece of work for the pool that is its own awaitable. One for each connection.
+    // An awaitable that allocates nothing: a work item that is its own value task source. One per connection.
     private sealed class Work : IValueTaskSource, IThreadPoolWorkItem
     {
         private ManualResetValueTaskSourceCore<bool> _core;

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Allocations;
 
-// What a loop's thread allocates, by the runtime's own exact count.
+// Bytes that a loop's thread allocates, as counted exactly by the runtime.
 internal sealed class LoopMeter(Loop loop)
 {
     private const int Attempts = 10;
@@ -26,7 +26,8 @@ internal sealed class LoopMeter(Loop loop)
         _read.Set();
     }
 
-    // The best of ten: a pool that grows is no allocation per round, and one that serves several threads has all it ever needs only when they have met in every way.
+    // The best of ten attempts: a growing pool is no allocation per round, and a pool shared by threads is complete
+    // only after all patterns of concurrent use have occurred.
     internal double BytesPerRound(int warmUp, int rounds, Action round)
     {
         for (int i = 0; i < warmUp; i++) round();
@@ -49,13 +50,14 @@ internal sealed class LoopMeter(Loop loop)
         Assert.True(bytes == 0, line);
     }
 
-    // The same, and on all other threads of the process but this one, whose sockets allocate: what the pool does for a session. On average fewer than so many objects a round.
+    // Same as ExpectNone, also for all other threads except the calling one, whose sockets allocate: this includes the
+    // work of the pool for a session. On average fewer than `fewerThan` objects per round.
     internal void ExpectNoneAnywhere(string what, int rounds, Action round, int fewerThan = 1)
     {
         for (int i = 0; i < rounds; i++) round();
         long loop = long.MaxValue, all = long.MaxValue;
-        // A round that allocates costs an object. What is less are threads of the pool that come in the middle, and states of async methods that were taken on one of them and given back on another,
-        // where the runtime's cache had one already.
+        // A round that allocates costs at least one object. Less than that comes from new pool threads, and from states
+        // of async methods that one thread rented and another returned, although its cache was full.
         long most = LeastObject * fewerThan * rounds;
         for (int attempt = 0; attempt < Attempts && (loop > 0 || all >= most); attempt++)
         {

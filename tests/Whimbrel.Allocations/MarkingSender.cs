@@ -2,17 +2,17 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Allocations;
 
-// Sends back what comes and awaits that it has left, as async code does, but without the state machine that such code allocates. Counts what
+// Echoes and awaits SentAsync as async code does, but without the state machine that such code allocates. Counts what
 // its own thread allocates for that, on the loop or on the pool.
 internal sealed class MarkingSender
 {
-    // The next message may come before the one before has been told of.
+    // The next message may arrive before the previous one was reported as sent.
     private readonly Queue<ValueTask<bool>> _leaving = new(64);
     private readonly Action _goOn;
 
     internal MarkingSender() => _goOn = GoOn;
 
-    // How many have left; of those, how many were waited for.
+    // Number of sent messages, and of those that were awaited asynchronously.
     internal int Sent { get; private set; }
 
     internal int Waits { get; private set; }

@@ -6,12 +6,12 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Allocations;
 
-// The same gates for the direct OpenSSL layer, whatever Auto chooses.
+// The same limits for the direct OpenSSL provider, whatever Auto chooses.
 public sealed class OpenSslAllocationTests
 {
     private const int Rounds = 400;
 
-    // The goal is 512. It is 288: the layer, the link and TlsInfo; this leaves room for one more small object.
+    // The goal is 512. The value is 288: the layer, the link and TlsInfo. This leaves room for one more small object.
     private const double HandshakeLimitBytes = 352;
 
     private static readonly TlsOptions s_options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
@@ -24,7 +24,7 @@ public sealed class OpenSslAllocationTests
 
     private static SslStream Connect(Rig rig)
     {
-#pragma warning disable CA5359 // whom it trusts is not what is measured
+#pragma warning disable CA5359 // trust is not measured
         SslStream tls = new(new NetworkStream(rig.Connect(), ownsSocket: true), leaveInnerStreamOpen: false, static (_, _, _, _) => true);
 #pragma warning restore CA5359
         tls.AuthenticateAsClient("chat.test");

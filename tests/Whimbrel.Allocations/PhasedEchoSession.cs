@@ -1,6 +1,6 @@
 namespace Whimbrel.Allocations;
 
-// Limits the wait for the next message and the answer to it, as protocols do.
+// Sets a timeout for the next message and for the response to it, as protocols do.
 internal sealed class PhasedEchoSession : Session
 {
     private static readonly SessionPhase s_answer = new("the answer", TimeSpan.FromSeconds(10));

@@ -2,7 +2,7 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Allocations;
 
-// Calls one after the other, as async code does, but without the state machine that such code allocates.
+// Sequential calls, as async code makes them, but without the state machine that such code allocates.
 internal sealed class RepeatingCaller
 {
     internal const int Calls = 500;
@@ -21,7 +21,7 @@ internal sealed class RepeatingCaller
         Begin = Start;
     }
 
-    // Made once.
+    // Created once.
     internal Action Begin { get; }
 
     internal bool EachIsWhole { get; private set; } = true;

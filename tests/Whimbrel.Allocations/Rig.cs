@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Allocations;
 
-// One loop, one server on it, raw clients in the test's own thread.
+// One loop with one server, and raw clients in the test's own thread.
 internal sealed class Rig : IDisposable
 {
     private readonly List<Socket> _clients = [];
@@ -32,7 +32,7 @@ internal sealed class Rig : IDisposable
         Meter = new LoopMeter(Engine.GetLoop(0));
     }
 
-    // WHIMBREL_ALLOCATION_ENGINES names others, separated by commas.
+    // WHIMBREL_ALLOCATION_ENGINES selects others, separated by commas.
     public static TheoryData<string> Engines => [.. (Environment.GetEnvironmentVariable("WHIMBREL_ALLOCATION_ENGINES") ?? "epoll,uring").Split(',')];
 
     internal Engine Engine { get; }
@@ -55,7 +55,7 @@ internal sealed class Rig : IDisposable
         while (count > 0)
         {
             int part = client.Receive(_buffer, 0, Math.Min(count, _buffer.Length), SocketFlags.None);
-            if (part == 0) Assert.Fail("The connection has ended."); // a comparison of the test library allocates
+            if (part == 0) Assert.Fail("The connection has ended."); // assertions of the test library allocate
             count -= part;
         }
     }

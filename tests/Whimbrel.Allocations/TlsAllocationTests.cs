@@ -5,20 +5,21 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Allocations;
 
-// The same gate over TLS, portable layer: the layer, its wire queue and everything SslStream does for a record come to nothing per message.
+// The same limit over TLS with the portable provider: layer, wire queue and SslStream together allocate nothing per
+// message.
 public sealed class TlsAllocationTests
 {
     private const int Rounds = 400;
     private const double HandshakeLimitBytes = 4 * 1024;
 
-    // Whatever Auto chooses.
+    // Independent of what Auto chooses.
     private static readonly TlsOptions s_options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.Portable };
 
     public static TheoryData<string> Engines => Rig.Engines;
 
     private static SslStream Connect(Rig rig)
     {
-#pragma warning disable CA5359 // whom it trusts is not what is measured
+#pragma warning disable CA5359 // trust is not measured
         SslStream tls = new(new NetworkStream(rig.Connect(), ownsSocket: true), leaveInnerStreamOpen: false, static (_, _, _, _) => true);
 #pragma warning restore CA5359
         tls.AuthenticateAsClient("chat.test");

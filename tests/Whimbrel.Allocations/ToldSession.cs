@@ -1,6 +1,6 @@
 namespace Whimbrel.Allocations;
 
-// Echoes with every hook overridden that a session can be asked or told by.
+// Echoes, with every optional hook of a session overridden.
 internal sealed class ToldSession : Session
 {
     internal long Told { get; private set; }

@@ -2,7 +2,7 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Allocations;
 
-// Sends with SendAsync one after the other, as async code does, but without the state machine that such code allocates.
+// Sequential SendAsync calls, as async code makes them, but without the state machine that such code allocates.
 internal sealed class WaitingSender
 {
     internal const int Messages = 60;

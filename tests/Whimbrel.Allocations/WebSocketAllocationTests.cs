@@ -5,7 +5,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Allocations;
 
-// A message, a frame, a read and a write of a stream allocate nothing: plain and compressed, told and pulled, whole and in pieces, on the loop and on every thread of the pool.
+// A message, a frame, and a read or write of a stream allocate nothing: plain and compressed, pushed and pulled, whole
+// and in pieces, on the loop and on every pool thread.
 public sealed class WebSocketAllocationTests
 {
     private const int Rounds = 300;
@@ -49,7 +50,7 @@ public sealed class WebSocketAllocationTests
         }
     }
 
-    // Each part goes out as a piece of one message, as it came.
+    // Each received part is sent as a piece of one message.
     private static async Task PiecesEcho(WebSocketSession socket, CancellationToken stop)
     {
         byte[] part = new byte[30_000];
@@ -76,7 +77,7 @@ public sealed class WebSocketAllocationTests
         }
     }
 
-    // Messages that are told in pieces, and answered by one of their size at their end.
+    // Messages that are delivered in pieces, and answered by one message of their size at their end.
     private sealed class Counting : WebSocketSession
     {
         private static readonly byte[] s_answer = new byte[100_000];
@@ -92,7 +93,8 @@ public sealed class WebSocketAllocationTests
         }
     }
 
-    // What a callback on the pool sends piece by piece, beside the reading: the begin and the end of a message are actions of the session.
+    // A callback on the pool sends pieces concurrently with the reading: the begin and the end of a message are posts
+    // to the session.
     private sealed class Telling : WebSocketSession, IThreadPoolWorkItem
     {
         private static readonly byte[] s_half = new byte[50_000];
@@ -101,7 +103,8 @@ public sealed class WebSocketAllocationTests
 
         public void Execute()
         {
-            // Blocking, as a thread of one's own would. The client may have the end of a message before its door is open for the next.
+            // Blocks as a dedicated thread would. The client may receive the end of a message before the session
+            // accepts the next.
             while (Piece(isLast: false) == SendResult.Refused) Thread.Yield();
             Piece(isLast: true);
         }
@@ -145,7 +148,8 @@ public sealed class WebSocketAllocationTests
                 byte[][] large = [Frame(0x02, 60_000), Frame(0x89, 5), Frame(0x00, 30_000), Frame(0x80, 10_000)];
                 foreach (string path in (string[])["/pieces", "/streamed", "/counting", "/telling"])
                 {
-                    // Its own messages in pieces, or those that come in them; the answer to the ping is counted with it.
+                    // Its own messages in pieces, or received messages in pieces; the response to the ping is counted
+                    // with it.
                     Measure(rig, server.EndPoint!, scheduling, path + " in frames", large, 0);
                 }
 
@@ -160,14 +164,14 @@ public sealed class WebSocketAllocationTests
         }
     }
 
-    // 1,000 bytes that can be compressed, as RFC 7692 has them.
+    // 1,000 compressible bytes in the format of RFC 7692.
     private static byte[] Deflated()
     {
         MemoryStream packed = new();
         using (System.IO.Compression.DeflateStream stream = new(packed, System.IO.Compression.CompressionLevel.Fastest, leaveOpen: true))
         {
             stream.Write(Encoding.ASCII.GetBytes(string.Concat(Enumerable.Repeat("hello ", 170))));
-            stream.Flush(); // a sync flush: 00 00 FF FF at its end, which is left out
+            stream.Flush(); // a sync flush: its trailing 00 00 FF FF is omitted
             return packed.ToArray()[..^4];
         }
     }
@@ -199,7 +203,8 @@ public sealed class WebSocketAllocationTests
         while (!buffer.AsSpan(0, head).EndsWith("\r\n\r\n"u8)) head += client.Receive(buffer, head, buffer.Length - head, SocketFlags.None);
         byte[] message = [.. frames.SelectMany(static f => f)];
         int want = answerBytes == 0 ? 100_000 : 0;
-        // Some twenty awaits, each on a thread of its own; how many states of theirs the runtime makes anew is the system's order of threads. What they allocate by themselves is told on the loop.
+        // About twenty awaits, each on another thread; the runtime's reuse of their states depends on thread
+        // scheduling. The test on the loop shows what they allocate themselves.
         bool isManySteps = scheduling == Scheduling.ThreadPool && want > 0;
         void Round()
         {
@@ -222,7 +227,7 @@ public sealed class WebSocketAllocationTests
         }
     }
 
-    // The bytes of data in it: none in a pong.
+    // Number of payload bytes: zero for a pong.
     private static int ReadFrame(Socket client, byte[] buffer)
     {
         ReadExactly(client, buffer, 0, 2);

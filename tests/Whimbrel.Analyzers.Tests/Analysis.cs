@@ -5,7 +5,8 @@ using Microsoft.CodeAnalysis.Diagnostics;
 
 namespace Whimbrel.Analyzers.Tests;
 
-// Compiles a piece of a program against the library, as a user's project is, and gives what the analyzers say about it.
+// Compiles a part of a program against the library, as a user's project does, and returns the diagnostics of the
+// analyzers.
 internal static class Analysis
 {
     private const string Usings = """
@@ -18,7 +19,7 @@ internal static class Analysis
 
     internal static readonly ImmutableArray<DiagnosticAnalyzer> Analyzers = [new AsyncVoidAnalyzer(), new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer(), new NoOverrideAnalyzer(), new HiddenReceiveAnalyzer(), new IgnoredStartAnalyzer()];
 
-    // "WHIM0001 async () => ..." for each, in the order of the text.
+    // One "WHIM0001 async () => ..." per diagnostic, in text order.
     internal static async Task<string[]> OfAsync(string code)
     {
         Diagnostic[] found = await DiagnosticsOfAsync(code);

@@ -5,7 +5,8 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Tests;
 
-// What a node is to its bus: it publishes and subscribes on its loop, keeps what it is told, and knows when it was told on another thread.
+// The node's side of a bus: it publishes and subscribes on its loop, records what the bus delivers, and detects calls
+// on other threads.
 public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
 {
     public static readonly TimeSpan Patience = TimeSpan.FromSeconds(60);
@@ -24,7 +25,7 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
 
     public IReadOnlyList<string> Heard => Read(_heard);
 
-    // "connected", "lost: ..." in this order.
+    // "connected", "lost: ..." in order of occurrence.
     public IReadOnlyList<string> States => Read(_states);
 
     public async Task StartAsync()
@@ -33,7 +34,8 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
         await UntilAsync(() => _states is ["connected"], "connected");
     }
 
-    // Behind this the broker knows of the subscription: the bus has brought what was published after it.
+    // Completes when the broker has registered the subscriptions: the bus has delivered a message that was published
+    // after them.
     public async Task SubscribeAsync(params string[] subjects)
     {
         foreach (string subject in subjects)
@@ -41,7 +43,7 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
             string probe = Probe + Guid.NewGuid();
             int before = _probes;
             await loop.PostAsync(() => Bus.Subscribe(subject));
-            await PublishAsync(subject, [probe]); // which waits for room behind much that was published before
+            await PublishAsync(subject, [probe]); // waits for space if much was published before
             await UntilAsync(() => _probes > before, $"heard on {subject}");
         }
     }
@@ -53,7 +55,7 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
 
     public Task<int> OfferAsync(string subject, string text) => OfferAsync((subject, Encoding.Latin1.GetBytes(text)));
 
-    // All of them, as a node does: what is not taken is offered again when there is room.
+    // Publishes all of them as a node does: what the bus does not accept is offered again when it has space.
     public async Task PublishAsync(string subject, IEnumerable<string> texts, int atOnce = 100)
     {
         foreach ((string, byte[])[] chunk in texts.Select(t => (subject, Encoding.Latin1.GetBytes(t))).Chunk(atOnce))
@@ -132,7 +134,7 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
         }
         catch (Exception e) when (e is TimeoutException or ArgumentOutOfRangeException)
         {
-            // The time is over: what there is then says what is missing.
+            // At the deadline: the message shows what is missing.
         }
 
         lock (_gate) Assert.Fail($"not {what} within {Patience}. States: {string.Join("; ", _states)}. {_heard.Count} envelopes, the last: {Short(_heard.LastOrDefault(""))}");

@@ -5,14 +5,16 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-/// <summary>The contract at the head of <see cref="Cluster"/>, by number, as nodes on real loops keep it over a broker: one class for each bus. All orders of things are in <see cref="ClusterTests"/>.</summary>
+/// <summary>The contract at the head of <see cref="Cluster"/>, by number, for nodes on real loops with a broker: one
+/// class for each bus. <see cref="ClusterTests"/> tests all orders of events.</summary>
 public abstract class ClusterContractSuite : IAsyncLifetime
 {
     private const string Subject = "contract.group.g";
 
     private static readonly bool s_isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
 
-    // On a busy machine a node may need more than the default to reach its broker again. The deep run holds the default.
+    // On a busy machine a node may need more than the default to reconnect to its broker. The deep run uses the
+    // default.
     private static readonly TimeSpan s_grace = s_isDeep ? TimeSpan.FromSeconds(2) : TimeSpan.FromSeconds(20);
 
     private readonly Engine _engine = new(new EngineOptions { Loops = 2 });
@@ -21,7 +23,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
 
     protected abstract ValueTask<TestBroker> StartBrokerAsync();
 
-    // Of the broker, in a run that is not deep.
+    // Number of restarts of the broker, in a run that is not deep.
     protected virtual int Restarts => 2;
 
     public async ValueTask InitializeAsync()
@@ -39,7 +41,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         await _engine.DisposeAsync();
     }
 
-    // With a member, and subscribed: the question that goes with the subscription has come back.
+    // A node with one member, whose subscription is registered: the question sent with it has come back.
     private async Task<(RealNode Node, RealMember Member)> NodeAsync(string name, string application = "contract", string key = "", Action<string>? onTwin = null, string? id = null, int queueLimitBytes = 32 << 10)
     {
         RealNode node = await RealNode.StartAsync(_engine, name, _broker!.Connect(), (_, gap, state) => new ClusterOptions
@@ -104,7 +106,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         Assert.Equal(ClusterState.Healthy, a.States.Last());
     }
 
-    // The gate of restarts: 20 of them in the deep run. Each message goes from one node to a group of another one.
+    // The check of restarts: 20 of them in the deep run. Each message goes from one node to a group of another node.
     [Fact] // 10
     public async Task A_broker_that_is_restarted_loses_nothing_that_fits_the_queue()
     {
@@ -154,7 +156,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
             }
         }
 
-        // Each message has come, or is reported as lost; and none came twice or out of order.
+        // Waits until each message is delivered or reported as lost; none may be delivered twice or out of order.
         async Task UntilSettledAsync()
         {
             await RealNode.UntilAsync(() => pairs.All(static p => p.HeardCount + p.Reported >= p.Said), Account);
@@ -165,7 +167,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
             + $"{nodes.Sum(static n => n.Cluster.ReadCounters().Dropped)} refused by a full queue, {nodes.Sum(static n => n.Cluster.ReadCounters().Duplicates)} came again and were dropped. {string.Join(", ", (object[])pairs)}. {string.Join("; ", restarted)}";
     }
 
-    // It comes in one burst, which the loops of the members have to take.
+    // The messages arrive in one burst, which the loops of the members must process.
     [Fact] // 10
     public async Task A_backlog_that_fits_the_queue_comes_whole_to_members_on_every_loop()
     {
@@ -203,9 +205,10 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         string said = stranger.Heard.Single(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal));
         await RealNode.UntilAsync(() => atB.Heard("a").Count == 1, () => "b hears nothing");
         ClusterCounters before = b.Cluster.ReadCounters();
-        foreach (string bytes in (string[])[said[..20], said[..^1], $"{said}x", $"\u0002{said[1..10]}", "", new string('\u0002', 20_000)]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes)); // cut, foreign, too large
+        // Truncated, foreign, too large.
+        foreach (string bytes in (string[])[said[..20], said[..^1], $"{said}x", $"\u0002{said[1..10]}", "", new string('\u0002', 20_000)]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes));
         foreach (string bytes in (string[])[$"\u0001{said[1..]}", $"\u0003{said[1..]}", "GET / HTTP/1.1"]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes)); // of another version
-        for (int i = 0; i < 3; i++) Assert.Equal(1, await stranger.OfferAsync(Subject, said)); // played again
+        for (int i = 0; i < 3; i++) Assert.Equal(1, await stranger.OfferAsync(Subject, said)); // replayed
         a.Say(1);
         await RealNode.UntilAsync(() => atB.Heard("a").Count == 2, () => "b hears nothing any more");
         ClusterCounters after = b.Cluster.ReadCounters();

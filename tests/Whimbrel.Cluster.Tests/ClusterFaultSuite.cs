@@ -3,8 +3,9 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// Nodes on a real broker with a line between them that is slow, stands still or is cut: one class for each bus. Whatever happens, no member is
-// disconnected, those on the own node get all, and each other one gets each broadcast once and in order or its node is told of the loss.
+// Nodes on a real broker with a connection between them that is slow, blocked or cut: one class for each bus. Whatever
+// happens, no member is disconnected; members of the own node receive everything; each other member receives each
+// broadcast once and in order, or its node reports the loss.
 public abstract class ClusterFaultSuite : IAsyncLifetime
 {
     private readonly Engine _engine = new(new EngineOptions { Loops = 2 });
@@ -22,10 +23,10 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
 
     private protected abstract Task<ProgramBroker> StartBrokerAsync();
 
-    // Soon aware of a broker that says nothing, and soon back.
+    // Options that detect a silent broker quickly, and reconnect quickly.
     private protected abstract IGroupBus BusAt(params int[] ports);
 
-    // That the broker has.
+    // Number of subscriptions that the broker has.
     private protected abstract Task<int> SubscriptionsAsync();
 
     private protected static ReconnectPolicy Quick { get; } = new() { InitialDelay = TimeSpan.FromMilliseconds(20), MaxDelay = TimeSpan.FromMilliseconds(100), RetryFirstConnect = false };
@@ -75,7 +76,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         FaultyRelay relay = Relay();
         RealNode near = await NodeAsync("n", relay.Port), far = await NodeAsync("f", Broker.Port);
         RealMember atNear = await near.ConnectAsync("g"), atFar = await far.ConnectAsync("g");
-        // The echo of the question that goes with a subscription is behind it.
+        // The echo of the question follows the subscription, so both nodes are subscribed.
         await RealNode.UntilAsync(() => near.Cluster.ReadCounters().Echoes > 0 && far.Cluster.ReadCounters().Echoes > 0, () => "not subscribed");
         relay.Delay = TimeSpan.FromMilliseconds(50);
         for (int i = 0; i < 5; i++)
@@ -124,7 +125,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         for (int i = 1; i <= Groups; i++)
         {
             two.Cluster.Group($"g{i - 1}").Broadcast($"b{i} ");
-            if (i % 200 > 0) continue; // all at once would be more than the queue holds
+            if (i % 200 > 0) continue; // all at once would exceed the queue
             await RealNode.UntilAsync(() => member.Heard("b").Count == i, () => $"came {member.Heard("b").Count} of {i}");
         }
 
@@ -139,7 +140,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
             for (long start = Stopwatch.GetTimestamp(); await SubscriptionsAsync() is var now && now != count;)
             {
                 Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, $"{now} subscriptions instead of {count}");
-                await Task.Delay(20); // tidy: waits because the broker does not tell how many subscriptions it has, unless it is asked
+                await Task.Delay(20); // tidy: waits because the broker does not report its subscriptions unless asked
             }
         }
     }
@@ -163,7 +164,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
             () => $"{node.Cluster.State}, {node.Cluster.StateReason}");
     }
 
-    // The old server comes back, and one node, whose connection is cut, goes there.
+    // The first server comes back, and one node, whose connection is cut, connects to it.
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -176,7 +177,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         RealNode[] nodes = [await NodeAsync("a", presence, old.Port, Broker.Port), await NodeAsync("b", presence, old.Port, Broker.Port), await NodeAsync("c", presence, old.Port, relay.Port)];
         await old.RestoreAsync();
         Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
-        await Task.Delay(1_000); // tidy: waits because nobody tells when a node has heard the announcements of the others, three times an interval
+        await Task.Delay(1_000); // tidy: waits because nodes do not report when they have received all announcements, three per interval
         relay.Cut();
         await UntilMissedAsync(nodes[2], $":{old.Port}", "'a', 'b'");
         foreach (RealNode node in nodes[..2]) await UntilMissedAsync(node, $":{Broker.Port}", "'c'");
@@ -185,7 +186,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
     }
 
-    // Told where it is, and whom it misses.
+    // Waits until the node reports its server and the missing nodes.
     private protected static Task UntilMissedAsync(RealNode at, string server, string names) => RealNode.UntilAsync(
         () => at.Cluster.State == ClusterState.Degraded && at.Cluster.StateReason is var reason && reason.Contains($"goodbye: {names}.", StringComparison.Ordinal) && reason.Split(" (of ")[0].EndsWith(server, StringComparison.Ordinal),
         () => $"{at.Name} misses not {names} at {server}: {at.Cluster.State}, {at.Cluster.StateReason}");
@@ -205,7 +206,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
             await node.ConnectAsync("g");
         }
 
-        // Who is counted elsewhere has said so behind its subscription.
+        // A node that is counted elsewhere announced itself after its subscription.
         await CountAsync(6, 6, 6);
         foreach (RealNode node in nodes) node.Say(20);
         if (fault == Fault.Cut) relay.Cut();

@@ -3,8 +3,9 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Three nodes with fifty members that talk, one by one and many in a turn, while links are cut and restored and envelopes are lost, doubled and delayed. At the end each member must have had
-// each broadcast of each node once and in order, or its node was told of as many losses; and all members of a node the same.
+// Three nodes with fifty members send messages, singly and in bursts, while links are cut and restored and envelopes
+// are lost, duplicated and delayed. At the end each member must have received each broadcast of each node once and in
+// order, or its node must have reported that many losses, the same for all members of a node.
 internal static class ClusterStory
 {
     private const int Members = 50;

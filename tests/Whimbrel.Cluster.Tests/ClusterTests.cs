@@ -267,7 +267,7 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal(SendResult.Full, one.Cluster.Group("g").Broadcast("a "));
         Say(two, "b ");
         Pass(1.9);
-        Assert.Empty(one.Gaps); // offered again, until it is too late
+        Assert.Empty(one.Gaps); // offered again until its time limit
         Pass(0.2);
         Assert.Equal([new ClusterGap("two", "g", 1)], one.Gaps);
         Say(two, "d ");
@@ -343,7 +343,7 @@ public sealed class ClusterTests : IDisposable
             {
                 string text = $"{i}{new string('-', i % 40)} ";
                 one.Cluster.Group("g").Broadcast(text);
-                one.Cluster.Group("nobody").Broadcast("x"); // order of groups among each other is not promised
+                one.Cluster.Group("nobody").Broadcast("x"); // no order between different groups is guaranteed
                 all += text;
             }
 
@@ -360,7 +360,7 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal(2_002, one.Cluster.ReadCounters().Published);
         Assert.InRange(lengths.Count, 5, 7);
         Assert.All(lengths.Where(static l => l < 20_000), static l => Assert.InRange(l, 1, Envelope.MostJoinedBytes));
-        // A later turn has an envelope of its own.
+        // Messages of a later loop iteration get their own envelope.
         Say(one, "later ");
         Pass();
         Assert.Equal(all + "later ", atTwo.Heard);
@@ -447,7 +447,7 @@ public sealed class ClusterTests : IDisposable
     {
         (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
         one.Link.MaxEnvelopeBytes = 200;
-        one.Link.Link.IsCut = true; // a bus tells it with each connection
+        one.Link.Link.IsCut = true; // a bus reports it with each connection
         Pass();
         one.Link.Link.IsCut = false;
         Pass(2);
@@ -484,7 +484,7 @@ public sealed class ClusterTests : IDisposable
         TestNode one = Node("one"), two = Node("two");
         Say(one, "a ");
         GroupState old = one.Cluster.Find("g")!;
-        Assert.True(old.TryForget(long.MaxValue)); // as the loop does, just before it takes it off the list
+        Assert.True(old.TryForget(long.MaxValue)); // as the loop does, just before it removes it from the list
         TestNode.Member atOne = one.Connect("g");
         Assert.NotSame(old, one.Cluster.Find("g"));
         Pass(1.5);
@@ -558,7 +558,7 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal(dropped, two.Gaps.Count);
         Assert.Equal(2 * (Groups - dropped), atTwo.Heard.Length);
         Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
-        // For each group a question and six marks, and the broadcast if it was not lost.
+        // For each group a question and six marks, and the broadcast unless it was lost.
         Assert.Equal((7 * Groups) + (Groups - dropped), one.Cluster.ReadCounters().Echoes);
     }
 
@@ -587,7 +587,7 @@ public sealed class ClusterTests : IDisposable
         Pass(2);
         for (ulong instance = 1; instance <= 256; instance++) Hear(instance, 1);
         Hear(1, 2);
-        Hear(257, 1); // the second is forgotten for it
+        Hear(257, 1); // the second publisher is evicted for it
         Hear(1, 3);
         Hear(256, 2);
         Assert.Empty(one.Gaps);
@@ -626,7 +626,7 @@ public sealed class ClusterTests : IDisposable
         Say(one, "a ");
         Pass(5);
         Assert.All(_notices, static n => Assert.Equal((NoticeKind.Cluster, "cluster-nodes.md"), (n.Kind, n.Page)));
-        Assert.Equal(2, _notices.Count); // one on each of the two
+        Assert.Equal(2, _notices.Count); // one on each node
         Assert.Contains("Another process is node 'same' of 'test', too", _notices[0].Message, StringComparison.Ordinal);
     }
 
@@ -690,7 +690,8 @@ public sealed class ClusterTests : IDisposable
         {
             if (!instrument.Name.StartsWith("whimbrel.cluster.", StringComparison.Ordinal)) return;
             l.EnableMeasurementEvents(instrument);
-            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set(); // the last that is made
+            // The last instrument that is created.
+            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set();
         };
         listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) => seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
         listener.Start();
@@ -724,7 +725,8 @@ public sealed class ClusterTests : IDisposable
         listener.InstrumentPublished = (instrument, l) =>
         {
             if (instrument.Name == "whimbrel.cluster.publish.duration") l.EnableMeasurementEvents(instrument);
-            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set(); // the last that is made
+            // The last instrument that is created.
+            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set();
         };
         listener.SetMeasurementEventCallback<double>((_, value, labels, _) =>
         {
@@ -733,7 +735,7 @@ public sealed class ClusterTests : IDisposable
         });
         one.Link.Link.IsCut = true;
         Pass();
-        Say(one, "before "); // nobody listens yet
+        Say(one, "before "); // no listener yet
         listener.Start();
         Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
         Say(one, "a ");
@@ -744,7 +746,7 @@ public sealed class ClusterTests : IDisposable
         (double seconds, string labels) = Assert.Single(seen);
         Assert.Equal("test one", labels);
         Assert.InRange(seconds, 2, 2.1);
-        _engine.GetLoop(0).Post(() => Say(one, "b ")); // in a turn, where the clock is that of now
+        _engine.GetLoop(0).Post(() => Say(one, "b ")); // in a loop iteration, where the clock is up to date
         Pass();
         Assert.Equal("before a b ", atTwo.Heard);
         Assert.Equal((0, "test one"), seen[1]);

@@ -3,7 +3,7 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Tests;
 
-// A link that counts what its node asks of it, and may answer as a bus that is full.
+// A link that counts the calls of its node, and can return Refused like a bus that is full.
 internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 {
     internal MemoryBusLink Link { get; } = link;
@@ -16,7 +16,7 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     internal int Reads { get; private set; }
 
-    // Takes what it is asked for, and answers none of it.
+    // Accepts requests, and responds to none of them.
     internal bool IsSilent { get; set; }
 
     public string? Unsupported { get; set; }
@@ -25,7 +25,7 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     internal IGroupBusListener? Listener { get; private set; }
 
-    // Told how long each envelope is that comes.
+    // Called with the length of each received envelope.
     internal Action<int>? OnEnvelope { get; set; }
 
     public string Description => Link.Description;

@@ -4,20 +4,24 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Fifty nodes, a member on each, eight groups that the members join and leave while others broadcast. A model keeps who was where. Without faults each member hears exactly what
-// was said while it was a member; with them its own node's broadcasts all the same, the others' once and in order, and losses are told. At the end all nodes count right.
+// Fifty nodes with one member each, and eight groups that the members join and leave while others broadcast. A model
+// tracks the memberships. Without faults each member receives exactly the messages sent while it was a member. With
+// faults it still receives all of its own node's broadcasts and those of other nodes once and in order, and losses are
+// reported. At the end all nodes count correctly.
 internal sealed class CrowdStory
 {
     private const int Nodes = 50;
     private const int Groups = 8;
     private const int Steps = 500;
 
-    // 40 ms and more: so long a question is under way to the others. What they said before it came they cannot tell from what was before the subscription.
+    // A question needs 40 ms or more to reach the others. Messages they sent before it arrived cannot be distinguished
+    // from messages sent before the subscription.
     private const int StepsUntilAsked = 8;
 
     private readonly Dictionary<(int Node, int Group), int> _said = [];
-    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expected = []; // since the group was first joined
-    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expectedLast = []; // since a while after it was joined the last time
+    // Since the first join of the group.
+    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expected = [];
+    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expectedLast = []; // since shortly after the last join of the group
     private readonly bool[,] _isMember = new bool[Nodes, Groups];
     private readonly long[] _joinedAtStep = new long[Nodes];
     private readonly int[,] _joinedGroupAtStep = new int[Nodes, Groups];
@@ -63,7 +67,7 @@ internal sealed class CrowdStory
             case < 55: Say(node, group, step); break;
             case < 80 when !link.IsCut && !_isMember[node, group]: Join(node, group, step); break;
             case < 94 when _isMember[node, group]: Leave(node, group); break;
-            // A node that is cut off before its question came back may have been no subscriber yet.
+            // A node that is cut off before its question came back may not be subscribed yet.
             case >= 94 when hasFaults && (link.IsCut || _joinedAtStep[node] < step - 100): link.IsCut ^= true; break;
         }
 

@@ -2,7 +2,7 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// What one node says to a group that has a member on one other node alone: "ab1 ", "ab2 " of node a to node b.
+// Messages of one node to a group whose only member is on another node: "ab1 ", "ab2 " from node a to node b.
 internal sealed class DirectedPair
 {
     private readonly RealNode _to;
@@ -23,10 +23,10 @@ internal sealed class DirectedPair
 
     internal int HeardCount => _member.HeardCount(Name);
 
-    // Each once, and none before an earlier one.
+    // Each message at most once, and none before an earlier one.
     internal bool IsInOrder => _member.Heard(Name) is var heard && heard.SequenceEqual(heard.Distinct().Order());
 
-    // As lost, at the node of the member.
+    // Number of messages that the node of the member reported as lost.
     internal long Reported => _to.ReportedIn(Name);
 
     internal void Say() => Assert.Equal(SendResult.Queued, _group.Broadcast($"{Name}{++Said} "));

@@ -3,10 +3,11 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Tests;
 
-// The line between a node and its broker: a test may delay it, hold it up and cut it. Plain sockets, so that it has none of our own mistakes.
+// The connection between a node and its broker, which a test can delay, block and cut. It uses plain sockets, so that
+// it cannot contain errors of Whimbrel.
 internal sealed class FaultyRelay : IAsyncDisposable
 {
-    private const int BufferBytes = 16 * 1024; // also of the system: what is held up is to fill the sender's memory
+    private const int BufferBytes = 16 * 1024; // also of the kernel: blocked data must fill the sender's memory
 
     private readonly Lock _gate = new();
     private readonly List<Socket> _open = [];
@@ -27,16 +28,17 @@ internal sealed class FaultyRelay : IAsyncDisposable
 
     internal int Port => ((IPEndPoint)_listener.LocalEndPoint!).Port;
 
-    // Of each piece, each way.
+    // Delay of each piece, in both directions.
     internal TimeSpan Delay { get; set; }
 
-    // Nothing is read any more, and nobody is told: a broker that stands still, or a line without a word. New connections are accepted, and that is all.
+    // Reads nothing more, without an error: a broker that is blocked, or a dead connection. New connections are
+    // accepted but not read.
     internal void Hold()
     {
         lock (_gate) _held ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
     }
 
-    // Connections end at once, and so do new ones.
+    // Aborts all connections, including new ones.
     internal void Cut()
     {
         lock (_gate)
@@ -75,7 +77,7 @@ internal sealed class FaultyRelay : IAsyncDisposable
         }
         catch (OperationCanceledException)
         {
-            // The test is over.
+            // The relay was disposed.
         }
     }
 
@@ -103,7 +105,7 @@ internal sealed class FaultyRelay : IAsyncDisposable
         }
         catch (Exception e) when (e is SocketException or ObjectDisposedException)
         {
-            // One of both ends is gone, and so is the other.
+            // When one end closes, the other is closed as well.
         }
 
         lock (_gate) _open.RemoveAll(s => s == near || s == far);
@@ -123,7 +125,7 @@ internal sealed class FaultyRelay : IAsyncDisposable
             int read = await from.ReceiveAsync(buffer.AsMemory());
             if (read == 0) return;
             await PassAsync();
-            if (Delay > TimeSpan.Zero) await Task.Delay(Delay); // tidy: waits because a slow line is what is tested
+            if (Delay > TimeSpan.Zero) await Task.Delay(Delay); // tidy: waits because a delay is what is tested
             for (int sent = 0; sent < read;) sent += await to.SendAsync(buffer.AsMemory(sent, read - sent));
         }
     }

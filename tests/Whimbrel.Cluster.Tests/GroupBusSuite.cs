@@ -57,7 +57,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
         Assert.Equal(["last"], other.Heard);
     }
 
-    [Fact] // 2: subjects share the order
+    [Fact] // 2: subjects share one order
     public async Task What_one_node_publishes_on_several_subjects_keeps_its_order_too()
     {
         BusNode a = await NodeAsync(), b = await NodeAsync("t.0", "t.1", "t.2");

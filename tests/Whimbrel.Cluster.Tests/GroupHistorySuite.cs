@@ -5,7 +5,7 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// The contract of IGroupHistory. One class for each bus that is one.
+// The contract of IGroupHistory. One class for each bus that implements it.
 public abstract class GroupHistorySuite : IAsyncLifetime
 {
     private static readonly HistoryLimits s_limits = new() { MaxCount = 100 };
@@ -16,7 +16,7 @@ public abstract class GroupHistorySuite : IAsyncLifetime
 
     private protected TestBroker Broker => _broker!;
 
-    // What a small message is where bytes are counted.
+    // Size of a small message where bytes are counted.
     protected virtual int Unit => 900;
 
     protected abstract ValueTask<TestBroker> StartBrokerAsync();
@@ -40,7 +40,7 @@ public abstract class GroupHistorySuite : IAsyncLifetime
         await _engine.DisposeAsync();
     }
 
-    // Null: not taken.
+    // Null: not accepted.
     private async Task<T?> AskAsync<T>(Func<Action<T>, bool> ask)
     {
         TaskCompletionSource<T> answer = new(TaskCreationOptions.RunContinuationsAsynchronously);

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Nodes that vanish, parted servers, and what a restart of the broker may lose, in virtual time.
+// Nodes that disappear, partitioned servers, and what a restart of the broker may lose, in virtual time.
 public sealed class NodesTests : IDisposable
 {
     private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
@@ -30,7 +30,7 @@ public sealed class NodesTests : IDisposable
 
     private static void Say(TestNode node, string text) => Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
 
-    [Theory] // the split brain of two servers: nothing is lost for the broker, and half of the nodes are on the other one
+    [Theory] // the split brain of two servers: the broker loses nothing, and half of the nodes are on the other server
     [InlineData(false)]
     [InlineData(true)]
     public void A_split_makes_every_node_Degraded_and_names_the_missing_ones_and_the_server_that_is_reached(bool presence)
@@ -58,7 +58,7 @@ public sealed class NodesTests : IDisposable
         one.Link.Link.IsCut = false;
         Pass(3);
         Assert.All(_nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
-        // What it had published on the other server lately went out once more.
+        // Its latest messages to the other server were published again.
         Assert.Equal("0 1 2 3 4 5 6 7 8 9 ", atTwo.Heard);
         Assert.Empty(two.Gaps);
     }
@@ -90,7 +90,7 @@ public sealed class NodesTests : IDisposable
         Assert.Equal(ClusterState.Healthy, one.Cluster.State);
     }
 
-    [Theory] // each order in which the nodes are back, and more than one restart
+    [Theory] // each order in which the nodes reconnect, and more than one restart
     [InlineData(0.0, 0.4)]
     [InlineData(0.4, 0.0)]
     [InlineData(0.0, 1.9)]
@@ -106,7 +106,7 @@ public sealed class NodesTests : IDisposable
         for (int restart = 0; restart < 3; restart++)
         {
             Talk(0.5);
-            one.Link.Link.IsCut = two.Link.Link.IsCut = true; // and what is on its way is lost
+            one.Link.Link.IsCut = two.Link.Link.IsCut = true; // and messages in transit are lost
             Talk(0.3);
             if (oneAfter < twoAfter) Back(one, two, twoAfter);
             else Back(two, one, oneAfter);
@@ -139,7 +139,8 @@ public sealed class NodesTests : IDisposable
         }
     }
 
-    // A node that has just joined asks the others to announce themselves, which may take 100 ms. What it has had of them meanwhile counts, too.
+    // A new node asks the others to announce themselves, which may take 100 ms. Messages received from them in that
+    // time count as well.
     [Fact]
     public void A_broker_that_is_restarted_as_soon_as_a_node_has_joined_loses_nothing_either()
     {
@@ -205,7 +206,7 @@ public sealed class NodesTests : IDisposable
         two.Link.Link.IsCut = false;
         Pass();
         Assert.All(_nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
-        // The next time nothing is awaited that has said goodbye meanwhile.
+        // The next time, a node that has said goodbye meanwhile is not waited for.
         two.End();
         _nodes.Remove(two);
         Pass();
@@ -226,7 +227,7 @@ public sealed class NodesTests : IDisposable
         Pass(1);
         one.Link.Link.IsCut = true;
         Pass();
-        TestNode.Member atTwo = two.Connect("g"); // long after they were said
+        TestNode.Member atTwo = two.Connect("g"); // long after they were published
         one.Link.Link.IsCut = false;
         Pass();
         Say(one, "new ");

@@ -5,7 +5,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Who is where, in virtual time: the contract at the head of Cluster, 9.
+// Presence in virtual time: the contract at the head of Cluster, 9.
 public sealed class PresenceTests : IDisposable
 {
     private const int IntervalMs = 1000;
@@ -146,7 +146,8 @@ public sealed class PresenceTests : IDisposable
         Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
     }
 
-    // Three nodes with many groups whose members come and go, while links are cut and envelopes are lost, doubled and delayed. Three intervals after the end of it all nodes are right.
+    // Three nodes with many groups whose members join and leave, while links are cut and envelopes are lost, duplicated
+    // and delayed. Three intervals after the last fault all nodes count correctly.
     [Fact]
     public void Whatever_is_lost_delayed_and_cut_off_all_counts_are_right_in_the_end()
     {
@@ -156,7 +157,8 @@ public sealed class PresenceTests : IDisposable
             Random random = new(seed);
             _engine = new MemoryEngine(seed, faults: MemoryFaults.None);
             _bus = new MemoryBus(seed) { Loss = random.Next(3) * 0.15, Doubled = random.Next(2) * 0.3, MaxDelay = TimeSpan.FromMilliseconds(random.Next(2) * 700) };
-            string[] groups = [.. Enumerable.Range(0, 14).Select(static i => $"{i} {new string('x', 240)}")]; // four in an envelope
+            // Four fit into an envelope.
+            string[] groups = [.. Enumerable.Range(0, 14).Select(static i => $"{i} {new string('x', 240)}")];
             for (int i = 0; i < 3; i++) Node($"{(char)('a' + i)}");
             List<(TestNode Node, TestNode.Member Member, string Group)> members = [];
             for (int step = 0; step < 40; step++)
@@ -182,7 +184,7 @@ public sealed class PresenceTests : IDisposable
 
             (_bus.Loss, _bus.Doubled, _bus.MaxDelay) = (0, 0, TimeSpan.Zero);
             foreach (TestNode node in _nodes) node.Link.Link.IsCut = false;
-            Pass(1); // what is delayed
+            Pass(1); // the delayed envelopes
             Pass(3.1);
             foreach (TestNode node in _nodes)
             {
@@ -201,17 +203,17 @@ public sealed class PresenceTests : IDisposable
     {
         Presence presence = new(1024);
         Assert.Equal(PresenceHeard.Known, Hear(presence, 4, PresencePart.Snapshot, 0, ("a", 1)));
-        Assert.Equal(PresenceHeard.Known, Hear(presence, 4, PresencePart.Snapshot, 0, ("a", 1))); // twice
+        Assert.Equal(PresenceHeard.Known, Hear(presence, 4, PresencePart.Snapshot, 0, ("a", 1))); // duplicated
         Assert.Equal(PresenceHeard.Ask, Hear(presence, 4, PresencePart.SnapshotEnd, 2, ("c", 1)));
         Assert.Equal("", Read(presence, "a"));
         Assert.Equal(PresenceHeard.Known, Hear(presence, 5, PresencePart.Snapshot, 0, ("a", 2)));
-        Assert.Equal(PresenceHeard.Ask, Hear(presence, 5, PresencePart.Beat, 0)); // the end is lost
+        Assert.Equal(PresenceHeard.Ask, Hear(presence, 5, PresencePart.Beat, 0)); // the last part is lost
         Assert.Equal(PresenceHeard.Ask, Hear(presence, 6, PresencePart.Change, 0, ("a", 3)));
         Assert.Equal("", Read(presence, "a"));
         Hear(presence, 7, PresencePart.Snapshot, 0, ("a", 4));
         Assert.Equal(PresenceHeard.Known, Hear(presence, 7, PresencePart.SnapshotEnd, 1, ("b", 5)));
         Assert.Equal(PresenceHeard.Known, Hear(presence, 8, PresencePart.Change, 0, ("a", 6), ("b", 0)));
-        Assert.Equal(PresenceHeard.Known, Hear(presence, 6, PresencePart.Change, 0, ("a", 3))); // played again
+        Assert.Equal(PresenceHeard.Known, Hear(presence, 6, PresencePart.Change, 0, ("a", 3))); // replayed
         Assert.Equal("n=6", Read(presence, "a"));
         Assert.Equal("", Read(presence, "b"));
     }

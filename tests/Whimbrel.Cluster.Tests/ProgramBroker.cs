@@ -5,14 +5,14 @@ using Whimbrel.Http.Tests.Programs;
 
 namespace Whimbrel.Tests;
 
-// A broker that is another program, on a port that it keeps when it is restarted.
+// A broker that is an external program, on a port that it keeps across restarts.
 internal abstract class ProgramBroker(string command) : TestBroker
 {
     private RealProgram? _program;
 
     internal int Port { get; } = RealProgram.FreePort();
 
-    // Its files are in this directory.
+    // Directory of its files.
     protected abstract string[] Arguments(string directory);
 
     public override async ValueTask RestoreAsync() => _program = await RealProgram.ServeAsync(command, Port, Arguments);

@@ -6,7 +6,7 @@ using System.Threading.Channels;
 
 namespace Whimbrel.Tests;
 
-// A member of a node's groups, as its peer sees it: what came, by who said it.
+// A member of a node's groups, as its peer sees it: the received messages, by sender.
 internal sealed class RealMember : IAsyncDisposable
 {
     private readonly Lock _gate = new();
@@ -18,7 +18,7 @@ internal sealed class RealMember : IAsyncDisposable
 
     internal bool IsConnected => !_reading.IsCompleted;
 
-    // One at a time, so that the session that connects next is this one's.
+    // One connection at a time, so that the next accepted session belongs to this peer.
     internal static async Task<RealMember> DialAsync(IPEndPoint server, ChannelReader<Session> connected)
     {
         RealMember member = new();
@@ -28,7 +28,7 @@ internal sealed class RealMember : IAsyncDisposable
         return member;
     }
 
-    // Numbers of what this node (or node and group) said, as they came.
+    // Numbers of the messages of this node (or node and group), in order of arrival.
     internal List<int> Heard(string of)
     {
         lock (_gate) return _heard.TryGetValue(of, out List<int>? numbers) ? [.. numbers] : [];
@@ -63,7 +63,7 @@ internal sealed class RealMember : IAsyncDisposable
         }
         catch (Exception e) when (e is SocketException or ObjectDisposedException)
         {
-            // The test is over, or asks whether it is connected.
+            // Disposed, or closed by the server: tests check IsConnected.
         }
     }
 

@@ -6,7 +6,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// A node on a real engine and a real broker, whose members are dialled over TCP. What it says is numbered: "a1 ", "a2 " of node a.
+// A node on a real engine with a real broker; its members connect over TCP. Its messages are numbered: "a1 ", "a2 " of
+// node a.
 internal sealed class RealNode : IAsyncDisposable
 {
     private readonly Channel<Session> _connected = Channel.CreateUnbounded<Session>();
@@ -32,7 +33,7 @@ internal sealed class RealNode : IAsyncDisposable
 
     internal ClusterGroup Group => Cluster.Group("g");
 
-    // The options get the name and where losses and states are noted.
+    // The callback receives the name, and where to record losses and states.
     internal static async Task<RealNode> StartAsync(Engine engine, string name, IGroupBus bus, Func<string, Action<ClusterGap>, Action<ClusterState, string>, ClusterOptions> options)
     {
         RealNode node = new(engine, name);
@@ -54,10 +55,10 @@ internal sealed class RealNode : IAsyncDisposable
         for (int i = 0; i < count; i++) Assert.Equal(SendResult.Queued, Group.Broadcast($"{Name}{++Said}{more} "));
     }
 
-    // Losses of that node's broadcasts here.
+    // Number of lost broadcasts of that node, as reported here.
     internal long ToldOf(string node) => _gaps.Where(g => g.Node == node).Sum(static g => g.Missed);
 
-    // Losses of others' broadcasts to that group here.
+    // Number of lost broadcasts of other nodes to that group, as reported here.
     internal long ReportedIn(string group) => _gaps.Where(g => g.Group == group && g.Node != Name).Sum(static g => g.Missed);
 
     public async ValueTask DisposeAsync()
@@ -67,7 +68,7 @@ internal sealed class RealNode : IAsyncDisposable
         await _server.DisposeAsync();
     }
 
-    // What another program, or the counts of another node, come to is told by nobody.
+    // Polls, because other programs, and counts of other nodes, raise no event.
     internal static async Task UntilAsync(Func<bool> isSo, Func<string> otherwise)
     {
         for (long start = Stopwatch.GetTimestamp(); !isSo();)
@@ -77,7 +78,8 @@ internal sealed class RealNode : IAsyncDisposable
         }
     }
 
-    // Each member of each node had each broadcast of each node once and in order, or its node was told of as many losses.
+    // Each member of each node received each broadcast of each node once and in order, or its node reported that many
+    // losses.
     internal static async Task SettleAsync(params RealNode[] nodes)
     {
         foreach (RealNode at in nodes)
@@ -98,7 +100,7 @@ internal sealed class RealNode : IAsyncDisposable
             Assert.Equal(at.ToldOf(at.Name), at.Cluster.ReadCounters().Dropped);
         }
 
-        // Of what it says itself nothing is lost here, whatever became of it elsewhere.
+        // A node's own broadcasts are never lost on this node, even if they are lost elsewhere.
         static long Lost(RealNode at, RealNode of) => at == of ? 0 : at.ToldOf(of.Name);
         static string Account(RealNode at, RealNode of, RealMember member) =>
             $"at {at.Name} of {of.Name} came {member.Heard(of.Name).Count} of {of.Said}, and {Lost(at, of)} were told. {at.Name}: {string.Join(' ', at._states)}; {of.Name}: {string.Join(' ', of._states)}";

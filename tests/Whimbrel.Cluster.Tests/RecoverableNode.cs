@@ -5,7 +5,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// A node on an engine of its own, with one recoverable group, whose guests are dialled over loopback and hear lines "offset:text".
+// A node on its own engine, with one recoverable group. Its guests connect over loopback and receive lines
+// "offset:text".
 internal sealed class RecoverableNode : IAsyncDisposable
 {
     private readonly Engine _engine = new(new EngineOptions { Loops = 1 });
@@ -65,7 +66,7 @@ internal sealed class RecoverableNode : IAsyncDisposable
         while (true)
         {
             ResumeResult result = await ask().WaitAsync(BusNode.Patience);
-            // A broker that has just come back may not have answered yet.
+            // A restarted broker may not respond yet.
             if (result.Outcome != ResumeOutcome.Unavailable) return result;
         }
     }
@@ -132,7 +133,7 @@ internal sealed class RecoverableNode : IAsyncDisposable
             }
             catch (Exception e) when (e is IOException or ObjectDisposedException)
             {
-                // The test is over.
+                // Disposed.
             }
         }
     }

@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// The contract at the head of RecoverableGroup, by number, in virtual time. Members hear "offset:text ".
+// The contract at the head of RecoverableGroup, by number, in virtual time. Members receive "offset:text ".
 public sealed class RecoverableTests : IDisposable
 {
     private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
@@ -108,7 +108,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal(1, atTwo.LocalCount);
     }
 
-    [Fact] // 2: the seam, at every position, while others publish at every moment
+    [Fact] // 2: the switch from history to live messages, at every position, while others publish at any time
     public void Resuming_while_others_publish_leaves_no_gap_and_no_duplicate()
     {
         TestNode one = Node("one"), two = Node("two");
@@ -183,11 +183,12 @@ public sealed class RecoverableTests : IDisposable
         RecoverableGroup atOne = Group(one, limits), atTwo = Group(two, limits);
         TestNode.Member b = Joined(two, atTwo, out GroupPosition start);
         two.Link.Link.IsCut = true;
-        string rest = string.Concat(Enumerable.Range(6, 64).Select(static i => $"{i}:x ")); // so many are kept beyond the limit
+        // This many are kept beyond the limit.
+        string rest = string.Concat(Enumerable.Range(6, 64).Select(static i => $"{i}:x "));
         foreach (string text in (string[])[.. "a b c d e".Split(' '), .. Enumerable.Repeat("x", 64)])
         {
             Say(atOne, text);
-            Pass(); // the node that publishes reads each of them before it goes
+            Pass(); // the publishing node reads each of them before it is trimmed
         }
 
         two.Link.Link.IsCut = false;
@@ -223,7 +224,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.True(a.IsConnected);
     }
 
-    [Fact] // 4: the answer was lost with the broker
+    [Fact] // 4: the response was lost with the broker
     public void What_may_be_lost_with_the_broker_is_told_and_not_sent_twice()
     {
         TestNode one = Node("one"), two = Node("two");
@@ -233,7 +234,8 @@ public sealed class RecoverableTests : IDisposable
         Task asked = one.Server.Engine.GetLoop(0).PostAsync(() =>
         {
             Say(atOne, "x");
-            one.Server.Engine.GetLoop(0).Post(() => one.Link.Link.IsCut = true); // behind the append, before its answer
+            // After the append, before its response.
+            one.Server.Engine.GetLoop(0).Post(() => one.Link.Link.IsCut = true);
         }).AsTask();
         _engine.RunUntil(() => asked.IsCompleted);
         Pass();
@@ -246,7 +248,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal("1:x 2:y ", b.Heard);
     }
 
-    [Fact] // 4: what is behind it does not wait for it
+    [Fact] // 4: later messages do not wait for it
     public void What_is_larger_than_the_broker_takes_is_told_and_the_rest_comes()
     {
         TestNode one = Node("one");
@@ -263,7 +265,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal(4, one.Cluster.ReadCounters().Dropped);
     }
 
-    [Fact] // 1: a batch has a limit of bytes, too
+    [Fact] // 1: a batch also has a limit in bytes
     public void Large_messages_are_appended_in_several_parts_and_come_in_order()
     {
         TestNode one = Node("one");
@@ -285,7 +287,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.InRange(one.Link.Appends - before, 4, 10);
     }
 
-    [Theory] // 3: nothing is trimmed that members are about to read
+    [Theory] // 3: messages that members are about to read are not trimmed
     [InlineData(1, 50, 10)]
     [InlineData(20, 500, 10)]
     [InlineData(1000, 5_000, 10)]
@@ -324,7 +326,7 @@ public sealed class RecoverableTests : IDisposable
         GroupPosition start = new(5, 1);
         if (isOpen) _ = Joined(one, group, out start);
         one.Link.IsSilent = true;
-        // More than read at once: those in line do not wait for them.
+        // More members than one read serves: queued members do not wait for them.
         Task<ResumeResult>[] all = [.. Enumerable.Range(0, 40).Select(_ => group.ResumeAsync(one.Connect(), start))];
         Pass(3.5);
         Assert.DoesNotContain(all, static t => t.IsCompleted);
@@ -359,7 +361,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal([new ClusterGap("one", "g", 1)], one.Gaps);
     }
 
-    [Fact] // a count that is not taken back would end joins after 65,536
+    [Fact] // a count that is not decremented would reject joins after 65,536
     public void More_sessions_enter_one_after_the_other_than_may_at_once()
     {
         TestNode one = Node("one");
@@ -416,7 +418,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal("5:! 6:x ", b.Heard);
     }
 
-    [Fact] // 1: the news of each message finds the one try that is due, and begins none of its own
+    [Fact] // 1: the news of each message finds the pending retry, and starts no other
     public void While_members_have_no_room_the_stream_is_asked_once_a_retry_however_many_messages_come()
     {
         TestNode one = Node("one"), two = Node("two");
@@ -435,7 +437,7 @@ public sealed class RecoverableTests : IDisposable
         Pass();
         int before = two.Link.Reads;
         Pass(1);
-        Assert.InRange(two.Link.Reads - before, 40, 60); // one in 20 ms, and those of the ticks
+        Assert.InRange(two.Link.Reads - before, 40, 60); // one per 20 ms, and those of the ticks
         Assert.Equal("", b.Heard);
         isFull = false;
         Pass();

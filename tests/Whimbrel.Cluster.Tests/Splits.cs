@@ -1,11 +1,11 @@
 namespace Whimbrel.Tests;
 
-// Reads bytes that arrive in parts, as a session does: up to each of these places, and then on.
+// Reads bytes that arrive in parts, split at these places, as a session does.
 internal delegate List<string> ReadInParts(ReadOnlySpan<byte> bytes, params ReadOnlySpan<int> arrivals);
 
 internal static class Splits
 {
-    // Whole, in two and three parts, and byte for byte: always the same.
+    // Whole, in two and three parts, and byte by byte: the result is always the same.
     internal static void AllGive(string[] said, byte[] bytes, ReadInParts read)
     {
         Assert.Equal(said, read(bytes, bytes.Length));

@@ -2,19 +2,19 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// A broker of the suite, in memory or another program, which can go away and come back.
+// A broker of the suite, in memory or an external program, which can fail and be restarted.
 public abstract class TestBroker : IAsyncDisposable
 {
     // A bus for one node, not started yet.
     public abstract IGroupBus Connect();
 
-    // Gone without a word, as by kill -9.
+    // Ends abruptly, as by kill -9.
     public abstract ValueTask LoseAsync();
 
-    // Gone in the way of a service manager's restart: it was asked to end. A broker that knows no such way is lost.
+    // Ends as in a restart by a service manager: it is asked to stop. A broker without an orderly stop ends abruptly.
     public virtual ValueTask StopAsync() => LoseAsync();
 
-    // There again, where it was.
+    // Starts again, at the same address.
     public abstract ValueTask RestoreAsync();
 
     public abstract ValueTask DisposeAsync();

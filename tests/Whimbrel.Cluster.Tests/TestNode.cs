@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// A server with its node of a cluster, on an engine in virtual time, and the members that were dialled to it.
+// A server with its cluster node, on an engine in virtual time, and the members connected to it.
 internal sealed class TestNode
 {
     private readonly MemoryEngine _engine;
@@ -82,7 +82,7 @@ internal sealed class TestNode
 
         internal MemoryPeer? Peer { get; set; }
 
-        // What its peer has received until now: messages that end with a space.
+        // What its peer has received so far: messages that end with a space.
         internal string Heard
         {
             get

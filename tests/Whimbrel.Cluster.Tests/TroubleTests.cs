@@ -3,7 +3,7 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// What can be wrong with a broker, and what a person is told of it: a class for each bus.
+// Faults of a broker, and the messages that report them: one class for each bus.
 public abstract class TroubleTests : IAsyncLifetime
 {
     private readonly List<IAsyncDisposable> _open = [];
@@ -37,14 +37,15 @@ public abstract class TroubleTests : IAsyncLifetime
         Assert.Empty(node.States);
     }
 
-    // What answers breaks the rules of the broker's protocol: the connection ends for that, and not because this side wanted it.
+    // The response violates the broker's protocol: the connection ends for that reason, not because this side closed
+    // it.
     protected static async Task BrokenAsync(BusNode node)
     {
         NetworkException e = await Assert.ThrowsAsync<NetworkException>(node.StartAsync);
         Assert.Equal(ErrorCategory.Protocol, Assert.IsType<NetworkException>(e.InnerException).Error.Category);
     }
 
-    // Appends what there is to append, and reads.
+    // Appends pending messages, and reads.
     private protected async Task<HistoryPage?> HistoryAsync(BusNode node, HistoryLimits limits, params string[] texts)
     {
         IGroupHistory history = (IGroupHistory)node.Bus;
@@ -70,7 +71,7 @@ public abstract class TroubleTests : IAsyncLifetime
 
     private protected Task<HistoryPage?> HistoryAsync(BusNode node, params string[] texts) => HistoryAsync(node, new HistoryLimits(), texts);
 
-    // Until it is not null: a broker may have to begin something anew first.
+    // Repeats until it is not null, because a broker may have to create something first.
     private protected async Task<HistoryPage> UntilReadAsync(BusNode node)
     {
         HistoryPage? page;
@@ -80,7 +81,8 @@ public abstract class TroubleTests : IAsyncLifetime
 
     internal static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: {string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
 
-    // A node whose loop stands still while more is published than the broker keeps for it. The quick one waits until all has left the broker.
+    // A node whose loop is blocked while more is published than the broker keeps for it. The quick node waits until the
+    // broker has sent everything.
     private protected async Task StallAsync(ProgramBroker broker, BusNode quick, Func<Task> allHasLeft)
     {
         await using Engine stalling = new(new EngineOptions { Loops = 1 });
@@ -98,7 +100,7 @@ public abstract class TroubleTests : IAsyncLifetime
         }
         finally
         {
-            goOn.Set(); // or the engine could not stop, and its error would hide this one
+            goOn.Set(); // otherwise the engine cannot stop, and its error hides this one
         }
 
         await slow.UntilStateAsync(static s => s is [_, _, "connected", ..]);

@@ -1,6 +1,7 @@
 namespace Whimbrel.Docs;
 
-// The analyzers as a stranger gets them: with a package that depends on Whimbrel, in a project that says nothing of them, by a build of the SDK.
+// The analyzers as a user receives them: with a package that depends on Whimbrel, in a project without settings for
+// them, built by the SDK.
 public class AnalyzerPackageTests(PackedFeed feed)
 {
     private static readonly TimeSpan _limit = TimeSpan.FromMinutes(5);
@@ -38,7 +39,7 @@ public class AnalyzerPackageTests(PackedFeed feed)
         Assert.True(code == 0, output);
         foreach (var expected in (string[])["Program.cs(4,46): warning WHIM0001", "Program.cs(9,35): warning WHIM0002", "Program.cs(14,38): warning WHIM0003", "Program.cs(13,9): warning WHIM0004", "Program.cs(14,38): warning WHIM0005"])
             Assert.Contains(expected, output, StringComparison.Ordinal);
-        // A compiler that cannot load an analyzer says so by these.
+        // Diagnostics of a compiler that cannot load an analyzer.
         Assert.DoesNotContain("CS8032", output, StringComparison.Ordinal);
         Assert.DoesNotContain("CS9057", output, StringComparison.Ordinal);
     }

@@ -3,7 +3,7 @@ using System.Text;
 
 namespace Whimbrel.Docs;
 
-// Runs a program to its end, or kills it and everything it started when the time is up. Both output streams as one text.
+// Runs a program until it exits, or kills it and its children at the deadline. Returns both output streams as one text.
 internal static class Command
 {
     public static async Task<(int ExitCode, string Output)> RunAsync(string folder, TimeSpan limit, string program, params string[] arguments)
@@ -25,7 +25,7 @@ internal static class Command
         }
         catch (TimeoutException)
         {
-            // A build server that the program left behind holds the pipe open: what was read is enough.
+            // A build server that the program started may keep the pipe open: what was read until now is enough.
         }
         return (process.ExitCode, Text(output));
     }
@@ -33,7 +33,7 @@ internal static class Command
     public static ProcessStartInfo Describe(string folder, string program, params string[] arguments)
     {
         var start = new ProcessStartInfo(program, arguments) { WorkingDirectory = folder, RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true };
-        // A test run that was itself started by the SDK carries its settings; a reader's shell does not.
+        // A test run started by the SDK inherits its settings, which a user's shell does not have.
         foreach (var name in start.Environment.Keys.Where(k => k.StartsWith("MSBUILD", StringComparison.OrdinalIgnoreCase) || k.StartsWith("TESTINGPLATFORM", StringComparison.OrdinalIgnoreCase)).ToList()) start.Environment.Remove(name);
         start.Environment["MSBUILDDISABLENODEREUSE"] = "1";
         start.Environment["UseSharedCompilation"] = "false";
@@ -42,7 +42,7 @@ internal static class Command
 
     public static bool Exists(string program) => Find(program) is not null;
 
-    /// The file that the PATH gives for a command.
+    /// Full path of a command in PATH.
     public static string? Find(string program) =>
         (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator).Select(folder => Path.Combine(folder, program)).FirstOrDefault(File.Exists);
 

@@ -1,6 +1,7 @@
 namespace Whimbrel.Docs;
 
-// A project of each template: installed from the packed feed into a hive of their own, made as a reader makes them, and built in one go.
+// One project per template: installed from the packed feed into a separate hive, created as a user does, and built
+// together.
 public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
 {
     private static readonly TimeSpan _limit = TimeSpan.FromMinutes(5);
@@ -36,7 +37,7 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
         await RunAsync(folder, "msbuild", all, "-restore", "-t:Build", "-m:2", "-nologo", "-v:quiet", "-clp:NoSummary");
     }
 
-    public ValueTask DisposeAsync() => ValueTask.CompletedTask; // the folder is the feed's
+    public ValueTask DisposeAsync() => ValueTask.CompletedTask; // the folder belongs to the feed
 
     private async Task RunAsync(string folder, params string[] arguments)
     {

@@ -1,6 +1,6 @@
 namespace Whimbrel.Docs;
 
-// What a reader may write by mistake does not compile, and the compiler says what to do.
+// Common mistakes do not compile, and the diagnostic says what to do.
 public class MistakeTests
 {
     private static string[] ErrorsOf(string code) => [.. SnippetCompiler.Errors(new Snippet("mistake", 1, "given HttpServer web, Func<HttpRequest, bool> isKnown, Func<HttpRequest, ValueTask<int>> count", code), [])];

@@ -9,23 +9,25 @@ using Whimbrel.Relays;
 
 namespace Whimbrel.Docs;
 
-// Each number and each time of each options class: its default and its least and greatest value, found by trying, as OptionLimits.txt has them.
-// A range that moves by one fails here, and so does an option without a range or without a row in docs/limits.md.
+// Each numeric and time option of each options class: its default and its minimum and maximum, found by trying, as in
+// OptionLimits.txt. A changed range fails here, and so does an option without a range or without a row in
+// docs/limits.md.
 public sealed class OptionLimitTests : IAsyncDisposable
 {
     private const string Accept = "WHIMBREL_ACCEPT_LIMITS";
 
-    // What Linux allows by a setting of its own.
+    // Limited by a setting of Linux.
     private const string OfSystem = "FastOpenQueue";
 
-    // Numbers that limit nothing.
+    // Numbers that are not limits.
     private static readonly string[] s_notInLimits = ["TypeOfService", "SendBufferBytes", "ReceiveBufferBytes", "MaxAttempts", "Factor"];
 
     private readonly Engine _engine = new(new EngineOptions { Loops = 1 });
 
     public ValueTask DisposeAsync() => _engine.DisposeAsync();
 
-    // A factory with the required options set, and a function that returns the mistakes; null for classes with setters that throw.
+    // A factory with the required options set, and a function that returns the errors; null for classes whose setters
+    // throw.
     private Dictionary<Func<object>, Func<object, object?>?> Classes() => new()
     {
         [static () => new EngineOptions { Loops = 1 }] = static o => Call(o, "Judge"),
@@ -66,7 +68,7 @@ public sealed class OptionLimitTests : IAsyncDisposable
         return told;
     }
 
-    // Whether the options are refused for this property; others may be missing.
+    // Whether the options are rejected because of this property; other errors are ignored.
     private static bool IsRefused(Func<object, object?>? tell, object options, string name)
     {
         string told;
@@ -122,7 +124,8 @@ public sealed class OptionLimitTests : IAsyncDisposable
             (long least, long most) = kind == typeof(int) ? (int.MinValue, (long)int.MaxValue) : (long.MinValue, long.MaxValue);
             object? given = p.GetValue(plain);
             string row = $"{plain.GetType().Name}.{p.Name} = {Text(given)}";
-            // A default that stands for "off" or "none" may lie outside of the range, and some take whole seconds only.
+            // A default that means "off" or "none" may be outside the range, and some options accept whole seconds
+            // only.
             long unit = 1;
             long[] inside = [];
             foreach (long step in (long[])[1, 4, TimeSpan.TicksPerMicrosecond, TimeSpan.TicksPerMillisecond, TimeSpan.TicksPerSecond])
@@ -161,7 +164,7 @@ public sealed class OptionLimitTests : IAsyncDisposable
 
             bool IsInside(long number) => IsTaken(number) && (IsTaken(number - unit) || IsTaken(number + unit));
 
-            // The last value that is taken on the way from one that is to the end of the type.
+            // The last accepted value between an accepted one and the end of the type's range.
             long Edge(long taken, long end)
             {
                 long refused = end / unit;

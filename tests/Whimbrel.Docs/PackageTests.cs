@@ -4,8 +4,8 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Docs;
 
-// The README's first program, from the package, on a network of its own: it may listen on the port that the page names
-// without a fixed port ever being bound on the machine.
+// The README's first program, from the package, in a network namespace: it can listen on the documented port, and the
+// machine's port is not bound.
 public partial class PackageTests(PackedEcho echo) : IClassFixture<PackedEcho>
 {
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(60);
@@ -59,7 +59,7 @@ public partial class PackageTests(PackedEcho echo) : IClassFixture<PackedEcho>
             if (firstLine is null) Assert.Fail($"The program ended before it listened:\n{await server.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken)}");
             var place = EndPoint().Match(firstLine);
             Assert.True(place.Success, $"The program should say where it listens, and said: {firstLine}");
-            // What it runs on is the library with machine code, which the package has beside the other.
+            // The process runs the precompiled library, which the package contains in addition to the IL-only one.
             var maps = await File.ReadAllTextAsync($"/proc/{server.Id}/maps", TestContext.Current.CancellationToken);
             if (RuntimeInformation.OSArchitecture == Architecture.X64) Assert.Contains("/runtimes/linux-x64/lib/net10.0/Whimbrel.dll", maps, StringComparison.Ordinal);
 

@@ -1,17 +1,17 @@
 namespace Whimbrel.Docs;
 
-// Takes the README's first program from the page and builds it with the packages of this repository: what a reader's first five
-// minutes do, without a network.
+// Extracts the README's first program and builds it with the packages of this repository, offline, as a user's first
+// steps do.
 public sealed class PackedEcho(PackedFeed feed) : IAsyncLifetime
 {
     private static readonly TimeSpan _buildLimit = TimeSpan.FromMinutes(5);
 
     public string Folder { get; } = feed.NewFolder("echo");
 
-    /// Why nothing was built, when the repository does not hold what it takes yet.
+    /// Why nothing was built, if the repository does not contain what is needed.
     public string? Missing { get; private set; }
 
-    /// What went wrong, with the output of the failed step.
+    /// The error, with the output of the failed step.
     public string? Failure { get; private set; }
 
     public string Program => Path.Combine(Folder, "out", "echo.dll");
@@ -28,9 +28,9 @@ public sealed class PackedEcho(PackedFeed feed) : IAsyncLifetime
         if (code != 0 || !File.Exists(Program)) Failure = $"README.md:{program.Line}: the program does not build from the package:\n{output}";
     }
 
-    public ValueTask DisposeAsync() => ValueTask.CompletedTask; // the folder is the feed's
+    public ValueTask DisposeAsync() => ValueTask.CompletedTask; // the folder belongs to the feed
 
-    // The SDK takes a file-based program for a native one by default and would ask for a compiler package.
+    // By default the SDK publishes a file-based program with native AOT, which requires a compiler package.
     private static string WithoutNative(string code)
     {
         var lines = code.Split('\n').ToList();

@@ -5,8 +5,8 @@ using Whimbrel.Docs;
 
 namespace Whimbrel.Docs;
 
-// Every package of this repository, packed once for all tests from what is built already, in a folder that is a package source of
-// its own. What is restored from it goes into a cache beside it: the machine's own packages are read and never added to.
+// All packages of this repository, packed once for all tests from the existing build, in a folder that serves as
+// package source. Restored packages go into a separate cache: the machine's own cache is read only.
 public sealed class PackedFeed : IAsyncLifetime
 {
     private static readonly TimeSpan _limit = TimeSpan.FromMinutes(5);
@@ -15,10 +15,10 @@ public sealed class PackedFeed : IAsyncLifetime
 
     public string Feed => Path.Combine(Folder, "feed");
 
-    /// What went wrong, with the output of the failed step.
+    /// The error, with the output of the failed step.
     public string? Failure { get; private set; }
 
-    /// The configuration of this build, in which the packages are made as well.
+    /// Configuration of this build, which the packages use as well.
     public static string Configuration { get; } = Metadata("Configuration");
 
     public async ValueTask InitializeAsync()
@@ -36,7 +36,8 @@ public sealed class PackedFeed : IAsyncLifetime
         if (code != 0) { Failure = $"The packages could not be made:\n{output}"; return; }
         if (output.Contains("warning", StringComparison.Ordinal)) Failure = $"Packing warns:\n{output}";
 
-        // Found by every project in a folder below. The machine's cache has what the build has restored, so nothing is asked of a network.
+        // Applies to every project in a folder below. The machine's cache contains what the build has restored, so no
+        // network is needed.
         await File.WriteAllTextAsync(Path.Combine(Folder, "NuGet.config"), $"""
             <configuration>
               <config><add key="globalPackagesFolder" value="packages" /></config>
@@ -50,7 +51,7 @@ public sealed class PackedFeed : IAsyncLifetime
             """);
     }
 
-    /// A new folder in which packages come from this feed.
+    /// A new folder whose projects restore from this feed.
     public string NewFolder(string name) => Directory.CreateDirectory(Path.Combine(Folder, name)).FullName;
 
     public ValueTask DisposeAsync()
@@ -61,7 +62,7 @@ public sealed class PackedFeed : IAsyncLifetime
         }
         catch (IOException)
         {
-            // A file still in use stays in the temporary folder.
+            // A file in use is left in the temporary folder.
         }
         return ValueTask.CompletedTask;
     }

@@ -9,12 +9,12 @@ using System.Xml.Linq;
 
 namespace Whimbrel.Docs;
 
-// What a gallery shows and a debugger asks for, looked at in the packages themselves.
+// Contents of the packages that a gallery shows or a debugger needs.
 public partial class PackedTests(PackedFeed feed)
 {
     private const string Tool = "Whimbrel.Tool", Templates = "Whimbrel.Templates";
 
-    // Every package with all that it brings along. The core brings nothing.
+    // Every package with all its dependencies. The core has none.
     private static readonly Dictionary<string, string[]> _dependencies = new()
     {
         ["Whimbrel"] = [],
@@ -103,7 +103,7 @@ public partial class PackedTests(PackedFeed feed)
         foreach (var path in wanted)
         {
             var (its, code) = MachineCode(archive, path);
-            Assert.Equal(name, its); // made of the very library that is in lib/, so its symbols and its documentation are true of both
+            Assert.Equal(name, its); // made from the library in lib/, so its symbols and its documentation apply to both
             Assert.InRange(code, 1, int.MaxValue);
         }
     }
@@ -155,7 +155,7 @@ public partial class PackedTests(PackedFeed feed)
     [InlineData("A\n")]
     public void A_readme_that_a_gallery_would_show_wrongly_is_found(string text) => Assert.ThrowsAny<Xunit.Sdk.XunitException>(() => AssertPlain(text));
 
-    // Galleries show tags as text, and have no files that a relative link could lead to.
+    // Galleries do not render HTML tags and cannot resolve relative links.
     private static void AssertPlain(string readme)
     {
         var prose = Code().Replace(readme, "");
@@ -172,7 +172,7 @@ public partial class PackedTests(PackedFeed feed)
 
     private static string Text(ZipArchive archive, string path)
     {
-        using var reader = new StreamReader(new MemoryStream(Bytes(archive, path))); // some begin with a mark of their encoding
+        using var reader = new StreamReader(new MemoryStream(Bytes(archive, path))); // some begin with a byte order mark
         return reader.ReadToEnd();
     }
 

@@ -1,6 +1,6 @@
 namespace Whimbrel.Docs;
 
-// Where the documents and the core are: up from the test program to the folder that holds Whimbrel.slnx.
+// Paths of the documents and the sources, found by walking up from the test program to the folder with Whimbrel.slnx.
 internal static class Repository
 {
     public static string Root { get; } = FindRoot();

@@ -2,8 +2,8 @@ using System.IO.Enumeration;
 
 namespace Whimbrel.Docs;
 
-// What `./test` says is what was run. The script works in a folder of its own on projects that are made up: in place of `dotnet`
-// stands a program that writes the log a test program would write.
+// What `./test` reports is what was run. The script works in its own folder on made-up projects: instead of `dotnet` a
+// program writes the log that a test program would write.
 public sealed class RunnerTests : IDisposable
 {
     private static readonly TimeSpan _patience = TimeSpan.FromMinutes(2);
@@ -12,7 +12,8 @@ public sealed class RunnerTests : IDisposable
 
     private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-runner-").FullName;
 
-    // The first argument is the test program, and $runs says how often it was started before. `report passed A` writes a line of the log.
+    // The first argument is the test program; $runs is the number of earlier starts. `report passed A` writes a line of
+    // the log.
     private const string Head = """
         #!/usr/bin/env bash
         if [[ $1 == --version ]]; then echo 10.0.100; exit; fi
@@ -147,7 +148,7 @@ public sealed class RunnerTests : IDisposable
     public async Task A_program_that_crashes_hangs_or_runs_nothing_fails_the_run(string program, string last)
     {
         Needs();
-        // What runs alone after it passes, so that only the crash is counted.
+        // The tests that run alone afterwards pass, so only the crash is counted.
         Plant("Whimbrel.Docs", $"if [[ $given == *--filter-method* ]]; then report passed A.Two; finish; fi\n{program}\n");
         var (code, lines) = await TestAsync("--limit", "5");
         Assert.Equal(last, lines[^1]);
@@ -158,7 +159,7 @@ public sealed class RunnerTests : IDisposable
     public async Task Projects_run_side_by_side_and_what_needs_a_quiet_machine_behind_them()
     {
         Needs();
-        // These two end only when both have begun.
+        // Each of these two ends only when both have started.
         const string meet = """
             touch "$PLANTED/$project.began"
             for ((i = 0; i < 1000; i++)); do [[ -f $PLANTED/Whimbrel.Docs.began && -f $PLANTED/Whimbrel.Tests.began ]] && break; sleep 0.05; done
@@ -177,7 +178,8 @@ public sealed class RunnerTests : IDisposable
         Assert.Equal(0, code);
     }
 
-    // The runner takes seconds to list a large project: what its patterns of classes and traits select is worked out here, and the smaller project shows that it is worked out as the runner does.
+    // Because the runner needs seconds to list a large project, the selection by its patterns of classes and traits is
+    // computed here, and the smaller project proves that the runner computes the same.
     [Theory]
     [InlineData("Whimbrel.Conformance", false)]
     [InlineData("Whimbrel.Tool.Tests", false)]
@@ -240,11 +242,12 @@ public sealed class RunnerTests : IDisposable
 
     private Task<(int ExitCode, string[] Lines)> TestAsync(params string[] options) => TestAsync(isBare: false, options);
 
-    // A bare machine has only the commands that the script itself needs, and an apt-get that notes its calls and installs nothing.
+    // A minimal machine has only the commands that the script itself needs, and an apt-get that records its calls and
+    // installs nothing.
     private async Task<(int ExitCode, string[] Lines)> TestAsync(bool isBare, params string[] options)
     {
         var programs = Directory.CreateDirectory(Path.Combine(_folder, "programs")).FullName;
-        // The made-up test program stands in the place of the dll, and is told how it was started.
+        // The made-up test program replaces the dll, and receives the arguments.
         Write("dotnet", Head + "source \"$1\"\n");
         Write("apt-get", "#!/bin/sh\necho \"$@\" >>\"$PLANTED/apt-get.calls\"\n");
         Write("id", "#!/bin/sh\necho 0\n");

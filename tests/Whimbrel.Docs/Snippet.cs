@@ -1,6 +1,6 @@
 namespace Whimbrel.Docs;
 
-/// One C# fence of a page. Line is the line of its first code line; Words are what follows "csharp" on the fence.
+/// One C# fence of a page. Line is the line of its first line of code; Words is the text after "csharp" on the fence.
 internal sealed record Snippet(string Path, int Line, string Words, string Code)
 {
     public const string Language = "csharp";
@@ -8,7 +8,7 @@ internal sealed record Snippet(string Path, int Line, string Words, string Code)
     /// The word of a fence whose tests are run.
     public const string Test = "test";
 
-    /// A file-based program with lines for the SDK (#:package ...): it must stand alone, so nothing is added to it.
+    /// A file-based program with directives for the SDK (#:package ...): it is complete, so nothing is added to it.
     public bool IsProgram => Code.Split('\n').Any(l => l.StartsWith("#:", StringComparison.Ordinal));
 
     public static IEnumerable<Snippet> Of(string path, string page)

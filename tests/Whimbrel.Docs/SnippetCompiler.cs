@@ -32,7 +32,7 @@ internal static class SnippetCompiler
 
     public static IReadOnlyList<string> Errors(Snippet snippet, IEnumerable<Snippet> earlier) => Compile(snippet, earlier).Errors;
 
-    /// Errors, or when there are none the assembly.
+    /// The errors, or the assembly if there are none.
     public static (IReadOnlyList<string> Errors, byte[] Assembly) Compile(Snippet snippet, IEnumerable<Snippet> earlier)
     {
         string body = Marked(snippet), words = snippet.Words;
@@ -61,7 +61,7 @@ internal static class SnippetCompiler
 
         var options = new CSharpCompilationOptions(isProgram ? OutputKind.ConsoleApplication : OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true, nullableContextOptions: NullableContextOptions.Enable);
         using var output = new MemoryStream();
-        // What it stands on is bound once for all snippets.
+        // The references are bound once for all snippets.
         var empty = words == Snippet.Test ? _emptyTest.Value : _empty.Value;
         List<string> errors = [.. empty.WithOptions(options).AddSyntaxTrees(trees).Emit(output).Diagnostics
             .Where(d => d.Severity == DiagnosticSeverity.Error)
@@ -71,7 +71,7 @@ internal static class SnippetCompiler
         return (errors, output.ToArray());
     }
 
-    /// What the analyzers of the package would say to a reader who takes the snippet.
+    /// Warnings of the packaged analyzers for a user who copies the snippet.
     private static IEnumerable<string> Warnings(CSharpCompilation compilation, Snippet snippet) =>
         from found in compilation.WithAnalyzers([new AsyncVoidAnalyzer(), new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer()]).GetAnalyzerDiagnosticsAsync().GetAwaiter().GetResult()
         let place = found.Location.GetMappedLineSpan()
@@ -82,7 +82,7 @@ internal static class SnippetCompiler
 
     private static SyntaxTree Parse(string text) => CSharpSyntaxTree.ParseText(text, _parse);
 
-    // Lines for the SDK mean nothing to the compiler, but they keep their place so that line numbers stay true.
+    // SDK directives are removed for the compiler, but their lines stay so that line numbers remain correct.
     private static string Marked(Snippet snippet) =>
         $"#line {snippet.Line} \"{snippet.Path}\"\n" + string.Join('\n', snippet.Code.Split('\n').Select(l => l.StartsWith("#:", StringComparison.Ordinal) ? "" : l));
 

@@ -1,9 +1,10 @@
 namespace Whimbrel.Docs;
 
-// What a reader copies must compile: every C# fence of README.md, of the guide and of the packages' readmes, against the assemblies of this build.
+// Every C# fence of README.md, of the guide and of the packages' readmes compiles against the assemblies of this build,
+// because users copy them.
 public class SnippetTests
 {
-    // A page without code says why: <!-- no snippets: reason -->
+    // A page without code gives a reason: <!-- no snippets: reason -->
     private const string NoSnippets = "<!-- no snippets:";
 
     public static TheoryData<string> Pages()

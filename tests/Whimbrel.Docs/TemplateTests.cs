@@ -7,7 +7,8 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Docs;
 
-// What `dotnet new` makes of the packed templates, built with the packages beside them: whether it runs, answers, and drains when it is told to stop.
+// Projects created by `dotnet new` from the packed templates, built with the packages: they run, respond, and drain
+// when they are stopped.
 public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjects>
 {
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(60);
@@ -18,7 +19,7 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
         await using var server = await StartAsync("MyEcho", "tcp://127.0.0.1:0");
         using var client = await server.DialAsync();
         Assert.Equal("hello", await AskAsync(client, "hello\n"));
-        client.Close(); // a drain waits for those who are still there
+        client.Close(); // a drain waits for connected clients
         Assert.Contains("Stopped: ", await server.StopAsync(), StringComparison.Ordinal);
     }
 
@@ -125,7 +126,7 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
             return client;
         }
 
-        /// What it has said until its end.
+        /// Stops the program, and returns its output.
         public async Task<string> StopAsync()
         {
             Assert.SkipUnless(OperatingSystem.IsLinux() || OperatingSystem.IsMacOS(), "needs signals");

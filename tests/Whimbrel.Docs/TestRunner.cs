@@ -2,10 +2,10 @@ using System.Reflection;
 
 namespace Whimbrel.Docs;
 
-// Runs the tests of a compiled snippet in this process: every [Fact] on an object of its own.
+// Runs the tests of a compiled snippet in this process: every [Fact] on its own instance.
 internal static class TestRunner
 {
-    /// How many there were. The first that fails throws what it threw.
+    /// Returns the number of tests. The first failing test rethrows its exception.
     public static async Task<int> RunAsync(byte[] assembly)
     {
         var facts = Assembly.Load(assembly).GetTypes().SelectMany(t => t.GetMethods()).Where(m => m.GetCustomAttribute<FactAttribute>() is not null).ToList();

@@ -6,7 +6,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>Servers of a host as nodes of a cluster: where their options are from, when they join and leave, and how they are.</summary>
+/// <summary>Servers of a host as cluster nodes: sources of their options, when they join and leave, and their
+/// health.</summary>
 public sealed class ClusterTests
 {
     private const string AnyPort = "tcp://127.0.0.1:0";
@@ -112,7 +113,8 @@ public sealed class ClusterTests
         await hasty.StartAsync();
         other.IsCut = true;
         await UntilTellsAsync(hasty, isolated, "Chat has been without its broker for a while");
-        Assert.Equal("in", await TestHost.AskAsync((await hasty.DialAsync()).GetStream(), "", 2)); // members here are served
+        // Members on this node are served.
+        Assert.Equal("in", await TestHost.AskAsync((await hasty.DialAsync()).GetStream(), "", 2));
     }
 
     [Fact]

@@ -5,7 +5,7 @@ using Microsoft.Extensions.Options;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>What the health check says, and when.</summary>
+/// <summary>Results of the health check.</summary>
 public sealed class HealthTests
 {
     [Fact]
@@ -29,7 +29,8 @@ public sealed class HealthTests
         await TestHost.UntilAsync(() => host.Server().RejectedCount == 1, "the rejection");
         host.Reload(("Chat:MaxConnections", "100"));
         await TellsAsync(host, HealthStatus.Degraded, "Chat has rejected connections in the last 10 s");
-        await TellsAsync(host, HealthStatus.Degraded, "Chat has rejected connections in the last 10 s"); // one asker does not take it from another
+        // Independent of other callers of the check.
+        await TellsAsync(host, HealthStatus.Degraded, "Chat has rejected connections in the last 10 s");
 
         using CancellationTokenSource patience = new();
         Task stop = host.StopAsync(patience.Token);
@@ -61,10 +62,10 @@ public sealed class HealthTests
                 (HealthStatus, HealthStatus) now = await LookAsync(host);
                 if (seen.Count == 0 || seen[^1] != now) seen.Add(now);
                 Assert.True(seen.Count < 10, string.Join(", ", seen));
-                await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because a check is asked now and then
+                await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because a health check is polled
             }
 
-            // The two are asked one after the other: the moment may come between them.
+            // The two checks are polled one after the other, so the change may occur between them.
             seen.Remove((HealthStatus.Degraded, HealthStatus.Unhealthy));
             seen.Remove((HealthStatus.Unhealthy, HealthStatus.Healthy));
             seen.Remove((HealthStatus.Healthy, HealthStatus.Healthy));
@@ -76,7 +77,7 @@ public sealed class HealthTests
             gate.Set();
         }
 
-        while (await LookAsync(host) != (HealthStatus.Healthy, HealthStatus.Healthy)) await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because a check is asked now and then
+        while (await LookAsync(host) != (HealthStatus.Healthy, HealthStatus.Healthy)) await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because a health check is polled
     }
 
     [Fact]

@@ -10,7 +10,7 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>Servers in a real host: where their options are from, who makes their sessions, how they start and stop.</summary>
+/// <summary>Servers in a real host: sources of their options, creation of their sessions, start and stop.</summary>
 public sealed class HostTests
 {
     private const string AnyPort = "tcp://127.0.0.1:0";
@@ -217,7 +217,7 @@ public sealed class HostTests
         await TestHost.UntilAsync(() => visits.Ended == 1, "the scope of the one that has gone");
         Assert.Equal("1", await TestHost.AskAsync(first.GetStream(), "?", 1));
 
-        // The session ends, and the connection goes on.
+        // The session ends, and the connection stays open.
         Assert.Equal("next", await TestHost.AskAsync(first.GetStream(), "hand", 4));
         await TestHost.UntilAsync(() => visits.Ended == 2, "the scope of the one that handed over");
 

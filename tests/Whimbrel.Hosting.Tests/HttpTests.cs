@@ -9,7 +9,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>Servers of HTTP in a host: addresses as people write them, limits in a section of their own, all mistakes at once.</summary>
+/// <summary>HTTP servers in a host: addresses in common notation, limits in a separate section, all errors reported at
+/// once.</summary>
 public sealed class HttpTests
 {
     [Fact]

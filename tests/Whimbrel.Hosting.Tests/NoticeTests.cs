@@ -15,7 +15,7 @@ public sealed class NoticeTests
         await TestHost.UntilAsync(() => host.Log.Has($"Error {(int)NoticeKind.UserException + 1} "), "the notice of the session that threw");
         string line = Assert.Single(host.Log.Lines, static l => l.Contains("as asked", StringComparison.Ordinal));
         Assert.Contains("docs/symptoms/user-exception.md, or: whimbrel explain user-exception", line, StringComparison.Ordinal);
-        // The logger gets the exception itself, and so its stack trace.
+        // The logger receives the exception itself, including its stack trace.
         Assert.EndsWith("(as asked)", line, StringComparison.Ordinal);
     }
 

@@ -18,13 +18,13 @@ public sealed class ReloadTests
         Assert.Equal(2, server.MaxConnections);
         Assert.Equal("hello b", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "b", 7));
         List<TimeSpan> limits = [];
-        await server.Sessions.ForEachAsync(s => limits.Add(s.IdleTimeout)); // on the one loop there is
+        await server.Sessions.ForEachAsync(s => limits.Add(s.IdleTimeout)); // on the only loop
         Assert.Equal([TimeSpan.Zero, TimeSpan.FromHours(1)], limits.Order());
         Assert.Equal(
             ["102 Chat:IdleTimeout has changed and applies from now on: 01:00:00", "102 Chat:MaxConnections has changed and applies from now on: 2", "103 Chat:Backlog has changed and applies from the next start of the program"],
             host.Log.Lines.Where(static l => l.Contains("has changed", StringComparison.Ordinal)).Select(static l => l[(l.IndexOf(" 10", StringComparison.Ordinal) + 1)..]).Order(StringComparer.Ordinal));
 
-        // Told of again, nothing has changed.
+        // A second reload without a change has no effect.
         int lines = host.Log.Lines.Count;
         host.Reload();
         Assert.Equal(lines, host.Log.Lines.Count);

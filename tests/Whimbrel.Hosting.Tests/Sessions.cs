@@ -4,13 +4,13 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>A service that all share.</summary>
+/// <summary>A singleton service.</summary>
 internal sealed class Greeting
 {
     internal string Text { get; init; } = "hello ";
 }
 
-/// <summary>A service of a scope: tells of its end, and where that was.</summary>
+/// <summary>A scoped service that records its disposal, and on which thread it happened.</summary>
 internal sealed class Visit(Visits visits) : IAsyncDisposable
 {
     private int _ends;
@@ -27,7 +27,7 @@ internal sealed class Visit(Visits visits) : IAsyncDisposable
     }
 }
 
-/// <summary>The book about them.</summary>
+/// <summary>Records of all visits.</summary>
 internal sealed class Visits
 {
     private int _begun;
@@ -45,7 +45,7 @@ internal sealed class Visits
 
     internal TaskCompletionSource? Gate { get; set; }
 
-    /// <summary>A client whose session throws.</summary>
+    /// <summary>Connects a client and makes its session throw.</summary>
     internal static async Task AskToThrowAsync(TestHost host)
     {
         await (await host.DialAsync()).GetStream().WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
@@ -60,13 +60,14 @@ internal sealed class Visits
     }
 }
 
-#pragma warning disable CA1812 // made by the container
+#pragma warning disable CA1812 // instantiated by the container
 internal sealed class Echo(Greeting greeting) : Session
 {
     protected override void OnReceived(ReadOnlySpan<byte> data) => Send(greeting.Text + Encoding.UTF8.GetString(data));
 }
 
-/// <summary>Answers with the number of its scope; "hand" gives the connection to another session, "throw" throws.</summary>
+/// <summary>Responds with the number of its scope; "hand" hands the connection over to another session, "throw"
+/// throws.</summary>
 internal sealed class Visitor(Visit visit) : Session
 {
     protected override void OnReceived(ReadOnlySpan<byte> data)
@@ -87,7 +88,7 @@ internal sealed class Unmade : Session
     public Unmade(Visit visit) => throw new InvalidOperationException($"visit {visit.Number} is not welcome");
 }
 
-/// <summary>Which of them is meant?</summary>
+/// <summary>Has two constructors that the container could use.</summary>
 internal sealed class Torn : Session
 {
     public Torn()
@@ -97,13 +98,13 @@ internal sealed class Torn : Session
     public Torn(Visits visits) => Tag = visits;
 }
 
-/// <summary>Asks for a service of scopes.</summary>
+/// <summary>Requires a scoped service.</summary>
 internal sealed class Shared(Visits visits) : Session
 {
     protected override void OnConnected() => visits.Begin();
 }
 
-/// <summary>Sends much at once and leaves it to the queue.</summary>
+/// <summary>Sends a large message, which stays in the send queue.</summary>
 internal sealed class Bulk : Session
 {
     internal const int Bytes = 24 * 1024 * 1024;
@@ -111,7 +112,7 @@ internal sealed class Bulk : Session
     protected override void OnConnected() => Send(new byte[Bytes]);
 }
 
-/// <summary>Does not end when its server stops.</summary>
+/// <summary>Does not close when its server stops.</summary>
 internal sealed class Stubborn : Session
 {
     protected override void OnServerStopping()
@@ -119,7 +120,8 @@ internal sealed class Stubborn : Session
     }
 }
 
-/// <summary>In the lobby of all nodes; says so to itself, and to them what it hears and when it goes.</summary>
+/// <summary>A member of the group "lobby" on all nodes. It sends a line to itself when it joins, and broadcasts what it
+/// receives and when it leaves.</summary>
 internal sealed class Member([FromKeyedServices("Chat")] Cluster cluster) : Session
 {
     protected override void OnConnected()
@@ -133,7 +135,7 @@ internal sealed class Member([FromKeyedServices("Chat")] Cluster cluster) : Sess
     protected override void OnDisconnected(CloseReason reason) => cluster.Group("lobby").Broadcast("gone"u8, except: this);
 }
 
-/// <summary>Blocks its loop until it may go on.</summary>
+/// <summary>Blocks its loop until the gate opens.</summary>
 internal sealed class Blocker(ManualResetEventSlim gate) : Session
 {
     protected override void OnReceived(ReadOnlySpan<byte> data) => gate.Wait(TestHost.Patience);

@@ -8,7 +8,7 @@ using Microsoft.Extensions.Logging;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>A real host with a configuration in memory, one loop, and everything that is logged in a list.</summary>
+/// <summary>A real host with an in-memory configuration, one loop, and a list of all log lines.</summary>
 internal sealed class TestHost : IAsyncDisposable
 {
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(60);
@@ -39,7 +39,8 @@ internal sealed class TestHost : IAsyncDisposable
 
     internal Task StopAsync(CancellationToken cancellationToken = default) => _host.StopAsync(cancellationToken);
 
-    /// <summary>Clients that read to the end and close: a server that closes waits some seconds for those that do not.</summary>
+    /// <summary>Lets all clients read to the end of the stream and close, because a closing server waits some seconds
+    /// for clients that do not.</summary>
     internal async Task HangUpAsync()
     {
         byte[] rest = new byte[1024];
@@ -53,7 +54,7 @@ internal sealed class TestHost : IAsyncDisposable
             }
             catch (IOException)
             {
-                // It was reset.
+                // The connection was reset.
             }
 
             client.Dispose();
@@ -62,7 +63,7 @@ internal sealed class TestHost : IAsyncDisposable
         _clients.Clear();
     }
 
-    /// <summary>Changes keys, and tells of the change once.</summary>
+    /// <summary>Changes keys, and raises the change token once.</summary>
     internal void Reload(params (string Key, string? Value)[] settings)
     {
         foreach ((string key, string? value) in settings) _configuration[key] = value;
@@ -77,7 +78,7 @@ internal sealed class TestHost : IAsyncDisposable
         return client;
     }
 
-    /// <summary>Sends a text and reads so many bytes.</summary>
+    /// <summary>Sends a text and reads this many bytes.</summary>
     internal static async Task<string> AskAsync(Stream stream, string text, int count)
     {
         await stream.WriteAsync(Encoding.UTF8.GetBytes(text), TestContext.Current.CancellationToken);
@@ -86,14 +87,14 @@ internal sealed class TestHost : IAsyncDisposable
         return Encoding.UTF8.GetString(answer);
     }
 
-    /// <summary>Looks until it is so: for what other threads do without telling.</summary>
+    /// <summary>Polls a condition that other threads fulfil without an event.</summary>
     internal static async Task UntilAsync(Func<bool> condition, string what)
     {
         long began = Environment.TickCount64;
         while (!condition())
         {
             Assert.True(Environment.TickCount64 - began < Patience.TotalMilliseconds, $"waited in vain for {what}");
-            await Task.Delay(1); // tidy: waits because a log and a counter tell nobody
+            await Task.Delay(1); // tidy: waits because a log and a counter raise no event
         }
     }
 

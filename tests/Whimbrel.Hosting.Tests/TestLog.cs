@@ -3,12 +3,12 @@ using Microsoft.Extensions.Logging;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>Keeps what is logged under Whimbrel's categories, a line each.</summary>
+/// <summary>Records log entries of Whimbrel's categories, one line each.</summary>
 internal sealed class TestLog : ILoggerProvider
 {
     internal ConcurrentQueue<string> Lines { get; } = [];
 
-    /// <summary>Every logger throws.</summary>
+    /// <summary>True: every logger throws.</summary>
     internal bool Throws { get; set; }
 
     internal bool Has(string text) => Lines.Any(l => l.Contains(text, StringComparison.Ordinal));

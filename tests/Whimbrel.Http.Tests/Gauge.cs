@@ -1,14 +1,11 @@
 namespace Whimbrel.Http.Tests;
 
-/// <summary>
-/// A large body on its way: how far who gives it is ahead of who takes it, and what memory that costs. Who takes goes on only when who gives
-/// was held back, so that the peer is slow by what it does and not by the clock.
-/// </summary>
-/// <remarks>
-/// Memory is measured with everything collected that nobody holds: what is alive in the collector's heap, and, when more passes than that
-/// could hide, all private memory of the process (RssAnon of /proc/self/status), which has the blocks of loops, rings and TLS as well. That
-/// goes up and down by some tens of MiB by itself, so 64 MiB say nothing there and 1 GiB does.
-/// </remarks>
+/// <summary> Measures the transfer of a large body: how far the producer is ahead of the consumer, and the memory in
+/// use. The consumer continues only after the producer was blocked, so back-pressure is proven by state and not by
+/// time. </summary> <remarks> Memory is measured after a full collection: live bytes of the managed heap and, when the
+/// total is large enough to matter, the private memory of the process (RssAnon of /proc/self/status), which also
+/// includes the buffers of loops, rings and TLS. RssAnon varies by some tens of MiB, so it proves nothing for 64 MiB of
+/// data but does for 1 GiB. </remarks>
 internal sealed class Gauge(long aheadBytes)
 {
     private const int Step = 8 * 1024 * 1024;
@@ -24,10 +21,10 @@ internal sealed class Gauge(long aheadBytes)
     private bool _isHeld;
     private bool _isOver;
 
-    /// <summary>How often who gives had to wait.</summary>
+    /// <summary>Number of writes that did not complete synchronously.</summary>
     internal int Holds { get; private set; }
 
-    /// <summary>A write of so many bytes, which may have to wait.</summary>
+    /// <summary>Counts a write of `count` bytes and awaits it.</summary>
     internal async ValueTask GiveAsync(ValueTask writing, int count)
     {
         if (!writing.IsCompleted)
@@ -50,7 +47,7 @@ internal sealed class Gauge(long aheadBytes)
         }
     }
 
-    /// <summary>Everything was given.</summary>
+    /// <summary>Marks the end of the body: the producer writes nothing more.</summary>
     internal void End()
     {
         lock (_gate)
@@ -60,7 +57,8 @@ internal sealed class Gauge(long aheadBytes)
         }
     }
 
-    /// <summary>So many bytes were taken. Now and then waits until who gives is held back, and looks at the memory.</summary>
+    /// <summary>Counts consumed bytes. Every 8 MiB, waits until the producer is blocked, then checks the
+    /// memory.</summary>
     internal async ValueTask TakeAsync(int count)
     {
         _taken += count;

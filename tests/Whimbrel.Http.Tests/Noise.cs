@@ -2,12 +2,13 @@ using System.Buffers.Binary;
 
 namespace Whimbrel;
 
-// Bytes that nothing compresses, the same for the same seed, and that tell where they stand. Random with a seed makes one byte at a time, and tests want gigabytes.
+// Incompressible bytes, reproducible by seed, whose values depend on their offset. Random with a seed produces one byte
+// at a time, which is too slow for gigabytes.
 internal static class Noise
 {
     internal static void Fill(Span<byte> bytes, int seed)
     {
-        // SplitMix64: eight bytes of each step.
+        // SplitMix64 produces eight bytes per step.
         Span<byte> step = stackalloc byte[sizeof(ulong)];
         ulong state = (uint)seed;
         for (int at = 0; at < bytes.Length; at += step.Length)

@@ -1,6 +1,7 @@
 namespace Whimbrel;
 
-// The folder these tests were built in. Not by [CallerFilePath]: a build machine writes "/_/" there.
+// The source folder of these tests. [CallerFilePath] cannot be used, because a deterministic build replaces it by
+// "/_/".
 internal static class SourceTree
 {
     internal static string Root { get; } = Find();

@@ -4,9 +4,10 @@ using Microsoft.AspNetCore.SignalR;
 
 namespace Whimbrel.Kestrel.Tests;
 
-#pragma warning disable CA1822 // a hub's methods are found by SignalR, and only those of an instance
+#pragma warning disable CA1822 // SignalR finds only instance methods of a hub
 
-/// <summary>A hub whose clients are cut, dismissed and forgotten. What its streams and ends have brought is told by <see cref="Journal"/>.</summary>
+/// <summary>A hub whose clients are disconnected, aborted or lost. <see cref="Journal"/> records the ends of streams
+/// and connections.</summary>
 internal sealed class Clerk(Clerk.Journal journal) : Hub
 {
     public override Task OnDisconnectedAsync(Exception? exception)
@@ -21,7 +22,7 @@ internal sealed class Clerk(Clerk.Journal journal) : Hub
 
     public string? Token() => Context.GetHttpContext()!.Request.Headers.Authorization;
 
-    public void Leave() => Context.Abort(); // which says that nobody need come back
+    public void Leave() => Context.Abort(); // which forbids a reconnect
 
     public void Vanish() => Context.GetHttpContext()!.Abort();
 
@@ -42,13 +43,13 @@ internal sealed class Clerk(Clerk.Journal journal) : Hub
         }
     }
 
-    /// <summary>What the hub of one site has seen, in its order.</summary>
+    /// <summary>Events of the hub of one site, in order.</summary>
     internal sealed class Journal
     {
-        /// <summary>Why connections ended; null when their clients said so.</summary>
+        /// <summary>Exceptions that ended connections; null if the client closed.</summary>
         internal Channel<Exception?> Ends { get; } = Channel.CreateUnbounded<Exception?>();
 
-        /// <summary>Of each stream that has ended, whether its client had ended it.</summary>
+        /// <summary>For each ended stream, whether its client had cancelled it.</summary>
         internal Channel<bool> Counts { get; } = Channel.CreateUnbounded<bool>();
     }
 }

@@ -5,7 +5,8 @@ using Microsoft.AspNetCore.Server.Kestrel.Core;
 
 namespace Whimbrel.Kestrel.Tests;
 
-// What a client sees at its socket, byte for byte and end for end: each case runs on the stock transport and on ours, and the outcomes are the same.
+// What a client observes at its socket, byte by byte, including how the connection ends: each case runs on the stock
+// transport and on ours, with the same outcome.
 public sealed class ComparisonTests
 {
     private const string Head = " HTTP/1.1\r\nHost: x\r\n";
@@ -13,7 +14,8 @@ public sealed class ComparisonTests
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    /// <summary>Where the server listens and the client connects; what the application says of both ends.</summary>
+    /// <summary>Address that the server listens on and the client connects to; and the end points that the application
+    /// reports.</summary>
     public static TheoryData<string, string> Places => new()
     {
         { "::", "127.0.0.1" }, { "::", "::1" }, { "::1", "::1" }, { "0.0.0.0", "127.0.0.1" }, { "127.0.0.1", "127.0.0.1" },
@@ -39,7 +41,8 @@ public sealed class ComparisonTests
         }
     }
 
-    /// <summary>What is sent; whether the client ends its half after it; how the exchange continues. Where an answer may or may not be out before the end, only the ends are compared.</summary>
+    /// <summary>Bytes sent; whether the client shuts down its sending side afterwards; how the exchange continues. If
+    /// it depends on timing whether a response is sent before the end, only the ends are compared.</summary>
     public static TheoryData<string, string, bool, string> Talks => new()
     {
         { "the handler returns at the client's FIN", $"GET /wait{Head}\r\n", true, "begun" },
@@ -85,7 +88,7 @@ public sealed class ComparisonTests
         return endsOnly ? seen[^3..] : seen;
     }
 
-    // All that comes, without the date, and how it ends.
+    // Everything received, without the Date field, and how the connection ended.
     private static async Task<string> ReadAsync(Socket socket)
     {
         StringBuilder all = new();

@@ -19,10 +19,9 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
     private readonly List<WebSocketClient> _clients = [];
     private readonly ConcurrentQueue<string> _complaints = [];
 
-    /// <param name="address">Of the hub.</param>
-    /// <param name="kind">The engine of our WebSocket; null for .NET's own.</param>
-    /// <param name="build">More wishes.</param>
-    /// <param name="connect">More wishes for the connection.</param>
+    /// <param name="address">Address of the hub.</param> <param name="kind">Engine of our WebSocket; null for .NET's
+    /// own.</param> <param name="build">Further settings.</param> <param name="connect">Further settings of the
+    /// connection.</param>
     internal HubCaller(Uri address, EngineKind? kind, Action<IHubConnectionBuilder>? build = null, Action<HttpConnectionOptions>? connect = null)
     {
         if (kind is { } wanted)
@@ -55,19 +54,19 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
 
     internal HubConnection Hub { get; }
 
-    /// <summary>Completes with what <see cref="HubConnection.Closed"/> is told.</summary>
+    /// <summary>Completes with the argument of <see cref="HubConnection.Closed"/>.</summary>
     internal TaskCompletionSource<Exception?> Closed { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    /// <summary>Where to dial instead of what the client asks for; null for that.</summary>
+    /// <summary>Address to connect to instead of the requested one; null for the requested one.</summary>
     internal Uri? Elsewhere { get; set; }
 
-    /// <summary>Our sessions, in their order.</summary>
+    /// <summary>Our sessions, in order of creation.</summary>
     internal Channel<WebSocketSession> Sessions { get; } = Channel.CreateUnbounded<WebSocketSession>();
 
-    /// <summary>What cuts the connections of either kind, in their order.</summary>
+    /// <summary>Actions that cut the connections of either kind, in order of creation.</summary>
     internal Channel<Action> Cuts { get; } = Channel.CreateUnbounded<Action>();
 
-    /// <summary>How often our client has dialled in vain: one permit each.</summary>
+    /// <summary>One permit for each failed connect of our client.</summary>
     internal SemaphoreSlim Failures { get; } = new(0);
 
     /// <summary>Warnings and errors of SignalR's client.</summary>
@@ -100,7 +99,7 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
         }
     }
 
-    // What a user writes, with an engine of its own, and with the token as SignalR's own factory sends it.
+    // As a user writes it, with a separate engine, and with the token as SignalR's own factory sends it.
     private async ValueTask<WebSocket> DialAsync(WebSocketConnectionContext context, CancellationToken stop)
     {
         Uri address = context.Uri;

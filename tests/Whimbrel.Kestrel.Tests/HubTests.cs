@@ -8,7 +8,7 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Kestrel.Tests;
 
-// SignalR's client over the view of our WebSocket, and over .NET's own beside it: what is seen of one is seen of the other.
+// SignalR's client over our WebSocket adapter and over .NET's own: both must behave the same.
 public sealed class HubTests
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(60);
@@ -94,7 +94,7 @@ public sealed class HubTests
         await NextAsync(back);
         Assert.Equal("ba", await hub.InvokeAsync<string>("Reverse", "ab", Token));
 
-        // A dial that meets the last moment of the listener is accepted, and served until the server's patience ends.
+        // A connect in the last moment of the listener is accepted, and served until the server's drain times out.
         using CancellationTokenSource patience = new(TimeSpan.FromSeconds(1));
         await first.StopAsync(patience.Token);
         for (int i = 0; i < 3; i++) Assert.True(await caller.Failures.WaitAsync(s_patience, Token));
@@ -116,7 +116,8 @@ public sealed class HubTests
         while (caller.Sessions.Reader.TryRead(out WebSocketSession? session)) await HasEndedAsync(session);
     }
 
-    // Cut while messages are under way, SignalR's client loses some of them over .NET's own WebSocket as well: so it is cut when all have come.
+    // If the connection is cut while messages are in transit, SignalR's client loses some of them with .NET's own
+    // WebSocket as well: so it is cut after all have arrived.
     [Theory]
     [MemberData(nameof(Kinds))]
     public async Task A_stateful_client_stays_the_same_one_over_cuts_and_its_stop_is_not_waited_for(EngineKind? kind)
@@ -137,11 +138,11 @@ public sealed class HubTests
         Assert.Equal("dc", await hub.InvokeAsync<string>("Reverse", "cd", Token));
         Assert.Equal(id, hub.ConnectionId);
         await hub.StopAsync(Token);
-        // One that the hub takes for lost is kept for it longer than this.
+        // The hub keeps a client that it considers lost for longer than this.
         Assert.Null(await site.Journal.Ends.Reader.ReadAsync(Token).AsTask().WaitAsync(TimeSpan.FromSeconds(10), Token));
     }
 
-    // ------------------------------------------------------------------ servers that are no hub
+    // ------------------------------------------------------------------ servers that are not hubs
 
     [Theory]
     [MemberData(nameof(Kinds))]
@@ -199,7 +200,8 @@ public sealed class HubTests
             web.WebSocket("/" + name, async (socket, stop) =>
             {
                 await ShakeAsync(socket, stop);
-                // Behind the client's first ping. With a call still to be sent, SignalR's client sees that it cannot send, and tells no cause.
+                // Sent after the client's first ping. If a call is still unsent, SignalR's client notices that it
+                // cannot send, and reports no cause.
                 while (!(await socket.ReceiveMessageAsync(stop))!.Value.Text.Contains("Reverse", StringComparison.Ordinal))
                 {
                 }
@@ -258,7 +260,7 @@ public sealed class HubTests
         }
     }
 
-    // ------------------------------------------------------------------ what the tests stand on
+    // ------------------------------------------------------------------ helpers
 
     private static Uri AddressOf(SampleSite site, bool isTls) => new(isTls ? site.Tls : site.Plain, "/clerk");
 
@@ -270,7 +272,7 @@ public sealed class HubTests
         Assert.False(session.IsConnected);
     }
 
-    // SignalR's own handshake, and what stands behind it.
+    // SignalR's own handshake, and the message after it.
     private static async Task ShakeAsync(WebSocketSession socket, CancellationToken stop)
     {
         Assert.Contains("\"json\"", (await socket.ReceiveMessageAsync(stop))!.Value.Text, StringComparison.Ordinal);
@@ -294,7 +296,7 @@ public sealed class HubTests
         }
     }
 
-    /// <summary>Tries again at once, and then each 20 ms, for ever.</summary>
+    /// <summary>Retries immediately, and then every 20 ms, without limit.</summary>
     private sealed class Often : IRetryPolicy
     {
         public TimeSpan? NextRetryDelay(RetryContext retryContext) => retryContext.PreviousRetryCount == 0 ? TimeSpan.Zero : TimeSpan.FromMilliseconds(20);

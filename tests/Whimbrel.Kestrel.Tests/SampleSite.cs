@@ -21,7 +21,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Kestrel.Tests;
 
-/// <summary>The application that the tests ask, in this process: the same on Kestrel's own transport and on ours.</summary>
+/// <summary>The application under test, in this process: the same on Kestrel's own transport and on ours.</summary>
 internal sealed class SampleSite : IAsyncDisposable
 {
     private readonly WebApplication _app;
@@ -38,7 +38,8 @@ internal sealed class SampleSite : IAsyncDisposable
     /// <summary>Completes when a request of /wait was aborted.</summary>
     internal TaskCompletionSource Aborted { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    /// <summary>Completes when a request of /slow has begun; it answers when the second one is released.</summary>
+    /// <summary>Released when a request of /slow has started; it completes when the second semaphore is
+    /// released.</summary>
     internal SemaphoreSlim Begun { get; } = new(0);
 
     internal SemaphoreSlim Release { get; } = new(0);
@@ -53,7 +54,7 @@ internal sealed class SampleSite : IAsyncDisposable
         builder.Services.AddSignalR(static options =>
         {
             options.MaximumReceiveMessageSize = null;
-            options.MaximumParallelInvocationsPerClient = 2; // a method that asks its caller waits for the answer
+            options.MaximumParallelInvocationsPerClient = 2; // a method that calls its caller waits for the result
         });
         builder.Services.AddSingleton<Clerk.Journal>();
         if (transport != "stock") builder.WebHost.UseWhimbrel(options => options.Scheduling = transport == "inline" ? Scheduling.Inline : Scheduling.ThreadPool);
@@ -185,7 +186,7 @@ internal sealed class SampleSite : IAsyncDisposable
         _app.MapHub<Clerk>("/clerk", static hub => hub.AllowStatefulReconnects = true);
     }
 
-    /// <summary>Bytes that tell where they stand.</summary>
+    /// <summary>Bytes whose value depends on their offset.</summary>
     internal static void Fill(Span<byte> span, long from)
     {
         for (int i = 0; i < span.Length; i++) span[i] = (byte)(((from + i) * 31) >> 3);
@@ -233,7 +234,8 @@ internal sealed class SampleSite : IAsyncDisposable
 
         public async Task<string> AskBack() => await Clients.Caller.InvokeAsync<string>("Name", CancellationToken.None);
 
-        // The connection, not the hub's: that would say goodbye, and who was told so does not come back.
+        // Aborts the HTTP connection, not the hub's context: that would send a close message, after which a client does
+        // not reconnect.
         public void Drop() => Context.GetHttpContext()!.Abort();
     }
 }

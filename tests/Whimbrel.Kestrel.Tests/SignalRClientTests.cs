@@ -6,7 +6,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Kestrel.Tests;
 
-// The official client of SignalR on our WebSockets, by the factory that it has for that: a program of others against System.Net.WebSockets.WebSocket.
+// SignalR's official client on our WebSockets, through its factory: a third-party program written for
+// System.Net.WebSockets.WebSocket.
 public sealed class SignalRClientTests
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(60);
@@ -31,10 +32,10 @@ public sealed class SignalRClientTests
         new HubConnectionBuilder()
             .WithUrl(new Uri(isTls ? site.Tls : site.Plain, "/chat"), HttpTransportType.WebSockets, options =>
             {
-                options.SkipNegotiation = isTls; // its own HTTP client would ask for a certificate that it trusts
+                options.SkipNegotiation = isTls; // its own HTTP client would require a trusted certificate
                 options.WebSocketFactory = async (context, stop) =>
                 {
-                    // As the guide has it, but for the test's certificate.
+                    // As in the guide, except for the test's certificate.
                     WebSocketSession session = await WebSocketSession.ConnectAsync(context.Uri.ToString(), tls: isTls ? TestCertificates.ClientOptions : null, cancellationToken: stop);
                     WebSocket socket = session.AsWebSocket();
                     made?.Invoke(socket);
@@ -58,7 +59,7 @@ public sealed class SignalRClientTests
         Assert.Equal((6, "h\u00E4llo"), await said.Task.WaitAsync(s_patience, Token));
         Assert.Equal("whimbrel", await hub.InvokeAsync<string>("AskBack", Token).WaitAsync(s_patience, Token));
 
-        // From what fits into one frame to what comes in many pieces, there and back.
+        // From messages that fit into one frame to messages in many pieces, in both directions.
         foreach (int length in (int[])[0, 1, 125, 4096, 65_536, 1_000_000])
         {
             string text = string.Concat(Enumerable.Range(0, length).Select(static i => (char)('a' + (i % 23))));
@@ -70,7 +71,7 @@ public sealed class SignalRClientTests
         Assert.Equal(2000, next);
         Assert.Equal(1_999_000, await hub.InvokeAsync<long>("Sum", Numbers(2000), Token).WaitAsync(s_patience, Token));
 
-        // Many calls at once share the one socket.
+        // Many concurrent calls share one socket.
         string[] all = await Task.WhenAll(Enumerable.Range(0, 100).Select(i => hub.InvokeAsync<string>("Twice", $"{i}.", Token))).WaitAsync(s_patience, Token);
         Assert.Equal(Enumerable.Range(0, 100).Select(static i => $"{i}.{i}."), all);
         await hub.StopAsync(Token).WaitAsync(s_patience, Token);
@@ -97,7 +98,7 @@ public sealed class SignalRClientTests
             return Task.CompletedTask;
         };
         await hub.StartAsync(Token).WaitAsync(s_patience, Token);
-        // What it waits for ends with the connection, or the answer was faster.
+        // The call fails with the connection, unless the response was faster.
         await Assert.ThrowsAnyAsync<Exception>(() => hub.InvokeAsync<string>("Drop", Token)).WaitAsync(s_patience, Token);
         await back.Task.WaitAsync(s_patience, Token);
         Assert.Equal(2, sockets.Count);

@@ -7,7 +7,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Kestrel.Tests;
 
-// One application, asked the same on Kestrel's own transport and on ours: what holds there holds here.
+// One application, with the same requests on Kestrel's own transport and on ours: the results must be the same.
 public sealed class SiteTests
 {
     private const int Length = 3_000_000;
@@ -125,7 +125,7 @@ public sealed class SiteTests
         await socket.CloseAsync(WebSocketCloseStatus.NormalClosure, null, Token);
         Assert.Equal(WebSocketCloseStatus.NormalClosure, socket.CloseStatus);
 
-        // A hub by its JSON protocol, without negotiation.
+        // A hub with the JSON protocol, without negotiation.
         using ClientWebSocket hub = new();
         await hub.ConnectAsync(new Uri($"ws://{site.Plain.Authority}/chat"), Token);
         await hub.SendAsync(Encoding.UTF8.GetBytes("{\"protocol\":\"json\",\"version\":1}\u001e"), WebSocketMessageType.Text, true, Token);
@@ -169,7 +169,7 @@ public sealed class SiteTests
         }
         catch (IOException)
         {
-            // Reset, as it should be.
+            // Reset, as expected.
         }
 
         Assert.False(text.EndsWith("0\r\n\r\n", StringComparison.Ordinal), "the answer looks whole");
@@ -189,7 +189,7 @@ public sealed class SiteTests
         Task<string> slow = client.GetStringAsync(new Uri(site.Plain, "/slow"), Token);
         await site.Begun.WaitAsync(s_patience, Token);
         Task stop = site.StopAsync(CancellationToken.None);
-        // The idle one is ended, and nobody waits for its FIN.
+        // The idle connection is closed, and the server does not wait for its FIN.
         Assert.Equal(0, await idle.ReceiveAsync(new byte[1], Token));
         Assert.False(stop.IsCompleted);
         site.Release.Release();
@@ -277,7 +277,7 @@ public sealed class SiteTests
         }
     }
 
-    // ------------------------------------------------------------------ what the tests stand on
+    // ------------------------------------------------------------------ helpers
 
     private static HttpClient NewClient()
     {
@@ -315,7 +315,7 @@ public sealed class SiteTests
         }
     }
 
-    /// <summary>A body that is written while the answer is read.</summary>
+    /// <summary>A request body that is written while the response is read.</summary>
     private sealed class TalkingContent : HttpContent
     {
         private readonly TaskCompletionSource<Stream> _stream = new(TaskCreationOptions.RunContinuationsAsynchronously);

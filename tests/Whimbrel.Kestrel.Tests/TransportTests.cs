@@ -32,7 +32,7 @@ public sealed class TransportTests
         Assert.Equal("hello"u8.ToArray(), result.Buffer.ToArray());
         here.Transport.Input.AdvanceTo(result.Buffer.End);
 
-        // Half of it: the other one goes on, and hears of it.
+        // Half-close: the other direction continues, and is notified.
         await there.Transport.Output.CompleteAsync();
         result = await here.Transport.Input.ReadAsync(Token);
         Assert.True(result.IsCompleted);

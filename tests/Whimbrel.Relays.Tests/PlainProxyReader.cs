@@ -4,7 +4,8 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Relays.Tests;
 
-/// <summary>A second reader of PROXY headers, written from the specification with regular expressions and lists: slow, and nothing in it is shared with the first.</summary>
+/// <summary>Reference reader of PROXY headers, written from the specification with regular expressions and lists: slow,
+/// and independent of the real one.</summary>
 internal static partial class PlainProxyReader
 {
     private const string Octet = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
@@ -86,7 +87,7 @@ internal static partial class PlainProxyReader
         }
 
         string? fault = Extensions([.. all.Skip(16 + addresses)], all, 16 + addresses);
-        if (fault == "Extension" && family < 16) fault = null; // addresses that nobody but the sender can read
+        if (fault == "Extension" && family < 16) fault = null; // addresses that only the sender can interpret
         if (fault is not null) return fault;
         length = all.Length;
         byte[] block = all[16..(16 + addresses)];
@@ -99,7 +100,7 @@ internal static partial class PlainProxyReader
         };
     }
 
-    // What .NET can hold as a path is left to the first reader: here it is only whether there is one.
+    // What .NET accepts as a path is left to the real reader: here it only matters whether there is one.
     private static string Paths(byte[] block)
     {
         ProxyHeader.Read([.. Convert.FromHexString(ProxyVectors.Signature + "213100D8"), .. block], out ProxyHeader? header, out _, out _);

@@ -8,14 +8,14 @@ using Whimbrel.Http.Tests.Programs;
 
 namespace Whimbrel.Relays.Tests;
 
-// The real engines, TLS behind the header, and HAProxy on both sides.
+// The real engines, TLS after the header, and HAProxy on both sides.
 public sealed class ProxyEngineTests
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
 
     private static CancellationToken Stop => TestContext.Current.CancellationToken;
 
-    // A proxy: dials, says for whom, and, with TLS, begins it in the same callback.
+    // A proxy: connects, sends the header, and starts TLS, if configured, in the same callback.
     private sealed class Saying(ProxyHeader header, TlsOptions? tls, TaskCompletionSource<string> said) : Session
     {
         private string _all = "";
@@ -91,7 +91,7 @@ public sealed class ProxyEngineTests
         Assert.Equal(1, proxies.ReadCounters().Clients);
     }
 
-    // Its first write takes the header along.
+    // Its first write sends the header along.
     private sealed class Prefixed(Stream inner, byte[] prefix) : Stream
     {
         private byte[] _prefix = prefix;

@@ -6,7 +6,7 @@ using Whimbrel.Tests;
 
 namespace Whimbrel.Relays.Tests;
 
-// Headers as bytes: read in any pieces, written, and read again.
+// Headers as bytes: read in arbitrary pieces, written, and read again.
 public sealed class ProxyHeaderTests
 {
     public static TheoryData<string, string> Vectors => ProxyVectors.All;
@@ -29,11 +29,11 @@ public sealed class ProxyHeaderTests
         bool isHeader = !Enum.TryParse<ProxyFault>(outcome, out _);
         Assert.Equal(isHeader ? bytes.Length : 0, length);
 
-        // What is behind it is not looked at.
+        // Bytes after the header are not examined.
         Assert.Equal(outcome, Outcome([.. bytes, .. "GET / HTTP/1.1\r\n"u8], out length));
         Assert.Equal(isHeader ? bytes.Length : 0, length);
 
-        // A part of it says nothing or the same, and what was said once stays said.
+        // A prefix yields no result or the same result, and a result does not change with more bytes.
         bool isSaid = false;
         for (int i = 0; i <= bytes.Length; i++)
         {
@@ -109,7 +109,7 @@ public sealed class ProxyHeaderTests
         Assert.Throws<InvalidOperationException>(() => header.WriteLine(new ArrayBufferWriter<byte>()));
     }
 
-    // Values as the makers' pages show them.
+    // Values from the vendors' documentation.
     [Fact]
     public void Fields_of_the_clouds_are_read_by_name_and_a_field_of_another_shape_is_not_taken_for_one()
     {
@@ -129,7 +129,7 @@ public sealed class ProxyHeaderTests
         Assert.Equal(new byte[] { 7, 8 }, header.UniqueId!.Value.ToArray());
         Assert.Equal("blue", header.NetworkNamespace);
 
-        // Types from 0xE0 on are everybody's own: another shape is another maker's field, and no mistake.
+        // Types from 0xE0 on are free for any vendor: another layout is another vendor's field, and not an error.
         ProxyHeader other = With(new(ProxyExtension.Aws, new byte[] { 2, 65 }), new(ProxyExtension.Azure, new byte[] { 1, 2, 3 }), new(ProxyExtension.Gcp, new byte[7]));
         Assert.Equal((null, null, null, null), (other.AwsEndpointId, other.AzureLinkId, other.GcpConnectionId, other.NetworkNamespace));
         Assert.Null(other.UniqueId);
@@ -200,7 +200,8 @@ public sealed class ProxyHeaderTests
         Assert.Equal("more", Outcome(Convert.FromHexString(ProxyVectors.Signature + "2100FFFF"), out _, ProxyHeader.MaxLength));
     }
 
-    // Good headers with a byte or two changed, cut, doubled: what a plain reader says that looks at the whole each time.
+    // Valid headers with one or two bytes changed, truncated or doubled, compared with the reference reader, which
+    // always reads the whole.
     [Fact]
     public void Random_bytes_are_judged_as_by_a_plain_reader_and_in_any_pieces()
     {

@@ -5,7 +5,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Relays.Tests;
 
-// The session in front: whom it believes, what it gives to the next one, and what ends it. On the memory engine.
+// The session that reads the header: which peers it trusts, what it passes to the next session, and what ends it. On
+// the memory engine.
 public sealed class ProxySessionTests
 {
     private const string Line = "PROXY TCP4 192.0.2.7 203.0.113.1 56324 443\r\n";
@@ -13,7 +14,7 @@ public sealed class ProxySessionTests
     private readonly List<ProxyFault> _refused = [];
     private readonly List<Echo> _made = [];
 
-    // Says who it takes the client for, then everything back.
+    // Sends the client's address as it sees it, then echoes.
     private sealed class Echo(ProxyHeader? header) : Session
     {
         internal ProxyHeader? Header => header;

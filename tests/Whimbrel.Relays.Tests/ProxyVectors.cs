@@ -3,7 +3,7 @@ using System.Text;
 
 namespace Whimbrel.Relays.Tests;
 
-/// <summary>Headers as bytes, what they say, and which rule the bad ones break.</summary>
+/// <summary>Headers as bytes, their contents, and the rule that invalid ones violate.</summary>
 internal static class ProxyVectors
 {
     internal const string Signature = "0D0A0D0A000D0A515549540A";
@@ -100,7 +100,7 @@ internal static class ProxyVectors
         return Signature + command + family + $"{rest.Length / 2:X4}" + rest;
     }
 
-    /// <summary>With a checksum at its end, computed bit by bit.</summary>
+    /// <summary>Appends a checksum, computed bit by bit.</summary>
     internal static string Sealed(string hex, int change = 0)
     {
         byte[] bytes = Convert.FromHexString(hex.Replace(" ", "") + "03000400000000");

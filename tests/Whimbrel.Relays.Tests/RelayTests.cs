@@ -9,7 +9,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Relays.Tests;
 
-// A relay between real sockets: which target, what arrives, and how it ends.
+// A relay between real sockets: choice of the target, transferred data, and ends of connections.
 public sealed class RelayTests
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
@@ -35,7 +35,7 @@ public sealed class RelayTests
         return socket;
     }
 
-    // The reset may come as early as in the dial.
+    // The reset may arrive during the connect.
     private static Task<SocketException> AssertResetAsync(Relay relay) => Assert.ThrowsAsync<SocketException>(async () =>
     {
         using Socket client = await DialAsync(relay);
@@ -59,13 +59,13 @@ public sealed class RelayTests
         return all.ToArray();
     }
 
-    // Waits for what another thread counts: there is no event for it.
+    // Polls counters of other threads, which raise no event.
     private static async Task UntilAsync(Func<bool> condition, string what)
     {
         for (long start = Environment.TickCount64; !condition();)
         {
             Assert.True(Environment.TickCount64 - start < s_patience.TotalMilliseconds, $"waited for {what}");
-            await Task.Delay(5, Stop); // tidy: waits because counters give no event
+            await Task.Delay(5, Stop); // tidy: waits because counters raise no event
         }
     }
 
@@ -94,7 +94,7 @@ public sealed class RelayTests
         using Socket client = await DialAsync(relay);
         byte[] up = RandomNumberGenerator.GetBytes(8 << 20), down = RandomNumberGenerator.GetBytes(8 << 20);
 
-        // The client has said everything and ended before anybody accepts.
+        // The client has sent everything and its FIN before the target accepts.
         Task sent = Task.Run(async () =>
         {
             await client.SendAsync(up, Stop);
@@ -104,7 +104,7 @@ public sealed class RelayTests
         Assert.Equal(up, await ReadAllAsync(served));
         await sent;
 
-        // The other way is still open.
+        // The other direction is still open.
         Task answered = Task.Run(async () =>
         {
             await served.SendAsync(down, Stop);
@@ -182,7 +182,8 @@ public sealed class RelayTests
         target.Stop();
         await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://127.0.0.1:{port}"], RetryAfter = TimeSpan.FromHours(1) });
         await relay.StartAsync();
-        await AssertResetAsync(relay); // nobody else: it is asked although it rests, and the client is reset when it does not answer
+        // No other target: it is tried during its rest, and the client is reset when the connect fails.
+        await AssertResetAsync(relay);
         await UntilAsync(() => relay.Targets[0] is { OpenConnections: 0, IsUp: false }, "the failure");
         Assert.Equal(1, relay.Unserved);
         using TcpListener again = new(IPAddress.Loopback, port);
@@ -195,7 +196,7 @@ public sealed class RelayTests
     [Fact]
     public async Task A_check_finds_a_target_down_and_up_again_without_a_client()
     {
-        // Bound and not listening: nobody else takes the port meanwhile.
+        // Bound but not listening, so that no other socket takes the port.
         using Socket target = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         target.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         using TcpListener other = Listen();
@@ -203,7 +204,7 @@ public sealed class RelayTests
         await relay.StartAsync();
         await UntilAsync(() => !relay.Targets[0].IsUp, "the check that fails");
         Assert.True(relay.Targets[1].IsUp);
-        // It would be its turn now and then: without a check that is passed it is not asked.
+        // It would be chosen now and then, but until a check passes it receives no connection.
         for (int i = 0; i < 3; i++)
         {
             using Socket client = await DialAsync(relay);
@@ -212,13 +213,14 @@ public sealed class RelayTests
 
         target.Listen(100);
         await UntilAsync(() => relay.Targets[0].IsUp, "the check that passes");
-        // Checks are no connections of clients.
+        // Checks are not counted as connections of clients.
         Assert.Equal((0L, 0L, 0), (relay.Targets[0].Connections, relay.Targets[0].Failures, relay.Targets[0].OpenConnections));
         using Socket served = await target.AcceptAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
         Assert.Equal(0, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
     }
 
-    // Accepts and ends the connection at once, as a forwarder does whose own target is gone; the first few or all. Gives the time of each.
+    // Accepts and closes the connection immediately, like a forwarder whose own target is down: the first `count` or
+    // all. Records the time of each.
     private static async Task EndEachAsync(TcpListener listener, bool isReset, List<TimeSpan> ended, int count = int.MaxValue)
     {
         Stopwatch clock = Stopwatch.StartNew();
@@ -234,11 +236,11 @@ public sealed class RelayTests
         }
         catch (Exception e) when (e is SocketException or ObjectDisposedException or OperationCanceledException)
         {
-            // The end of the test.
+            // End of the test.
         }
     }
 
-    // True when a client gets a line from a server that greets.
+    // True if a client receives a line from a server that sends first.
     private static async Task<bool> IsServedAsync(Relay relay)
     {
         try
@@ -274,7 +276,7 @@ public sealed class RelayTests
         for (int i = 0; i < 60; i++)
         {
             if (await IsServedAsync(relay)) served++;
-            // The failure is known a moment after the client's end.
+            // The failure is counted a moment after the client's connection ends.
             else await UntilAsync(() => !relay.Targets[0].IsUp, "the failure");
         }
 
@@ -306,11 +308,11 @@ public sealed class RelayTests
             await UntilAsync(() => relay.Targets[0].Failures == unserved, "the failure");
         }
 
-        // One client for each try, and each rest as long as it should be at least.
+        // One client per try, and each rest has at least its minimum length.
         Assert.Equal((4, 4L), (unserved, relay.Targets[0].Failures));
         for (int i = 1; i < ended.Count; i++) Assert.True(ended[i] - ended[i - 1] >= rest * (1 << (i - 1)) * 0.9, $"try {i} came {ended[i] - ended[i - 1]} after the one before");
 
-        // From now on it answers. A byte makes it one like the other again.
+        // From now on it responds. One byte makes it a normal target again.
         Task<Socket> accepted = ends.AcceptSocketAsync(Stop).AsTask();
         while (!accepted.IsCompleted)
         {
@@ -344,7 +346,7 @@ public sealed class RelayTests
         await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{full.LocalEndPoint}", $"tcp://{healthy.EndPoint}"], ConnectTimeout = TimeSpan.FromHours(1), RetryAfter = TimeSpan.FromHours(1) });
         await relay.StartAsync();
 
-        // One of the two has the silent one first.
+        // One of the two connections is sent to the silent target first.
         Assert.True(await IsServedAsync(relay));
         Assert.True(await IsServedAsync(relay));
         await UntilAsync(() => relay.Targets[0] is { OpenConnections: 0, IsUp: false, Failures: 1 }, "the failure");
@@ -365,7 +367,7 @@ public sealed class RelayTests
             using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
             switch (i)
             {
-                case 0: // all said, and the target has nothing to say
+                case 0: // everything was sent, and the target sends nothing
                     client.Shutdown(SocketShutdown.Send);
                     Assert.Equal(0, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
                     served.Shutdown(SocketShutdown.Send);
@@ -374,7 +376,7 @@ public sealed class RelayTests
                 case 1:
                     client.LingerState = new LingerOption(true, 0);
                     break;
-                default: // the target answers before its end
+                default: // the target responds before its end
                     await served.SendAsync("x"u8.ToArray(), Stop);
                     served.Shutdown(SocketShutdown.Send);
                     Assert.Single(await ReadAllAsync(client));
@@ -467,14 +469,14 @@ public sealed class RelayTests
         else Assert.False(await changed.Task.WaitAsync(s_patience, Stop));
         Assert.Equal(isTrusted, relay.Targets[0].IsUp);
         await relay.DisposeAsync();
-        // Also those of the checks.
+        // Including those of the checks.
         await UntilAsync(() => server.SessionCount == 0, "the connections to end");
     }
 
     [Fact]
     public async Task A_client_that_goes_away_before_a_target_answers_leaves_nothing_behind()
     {
-        // A listener that accepts nobody, with a full backlog: dials wait.
+        // A listener that does not accept, with a full backlog: connects stay pending.
         using Socket full = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         full.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         full.Listen(0);
@@ -557,7 +559,7 @@ public sealed class RelayTests
         Assert.Throws<ArgumentException>(static () => new Relay(Anywhere(), new RelayOptions { Targets = [] }));
         string said = Assert.Throws<ArgumentException>(static () => new Relay(Anywhere(), new RelayOptions { Targets = ["tcp://127.0.0.1:70000", "tcp://good:1", "a:2"] })).Message;
         Assert.Contains("70000", said);
-        Assert.Contains("tcp://a:2", said); // what would be right
+        Assert.Contains("tcp://a:2", said); // the correct form
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], ConnectTimeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAfter = TimeSpan.FromDays(1) });
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], CheckEvery = TimeSpan.Zero });

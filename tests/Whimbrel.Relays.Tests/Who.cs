@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Whimbrel.Relays.Tests;
 
-/// <summary>Says who it takes its peer for, then everything back.</summary>
+/// <summary>Sends its peer's address as it sees it, then echoes.</summary>
 internal sealed class Who : Session
 {
     protected override void OnConnected() => Send(Encoding.UTF8.GetBytes($"{RemoteEndPoint}\n"));

@@ -3,8 +3,8 @@ using Microsoft.CodeAnalysis.CSharp;
 
 namespace Whimbrel.Tidy;
 
-// A compilation of source files against the running framework, for rules that must know what a name means. It is only asked
-// about symbols and never emitted: references that do not resolve simply answer "unknown".
+// A compilation of source files against the running framework, for rules that need the meaning of a name. It is used
+// for symbols and never emitted; unresolved references yield "unknown".
 internal sealed class CodeModel
 {
     private const string ImplicitUsings = "global using System; global using System.Collections.Generic; global using System.IO; global using System.Linq; global using System.Net.Http; global using System.Threading; global using System.Threading.Tasks;";

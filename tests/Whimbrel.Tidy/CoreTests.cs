@@ -5,7 +5,8 @@ using Whimbrel.Tidy.Rules;
 
 namespace Whimbrel.Tidy;
 
-// The rules about src/: who uses whom, what stands where, how types look. Each rule is followed by the proof that it can fail.
+// The rules about src/: layers, places of certain code, shape of types. A test after each rule proves that the rule can
+// fail.
 public class CoreTests
 {
     private static readonly Lazy<CodeModel> _core = new(() => new CodeModel(Repository.Sources("src/Whimbrel/")));

@@ -2,8 +2,8 @@ using System.Diagnostics;
 
 namespace Whimbrel.Tidy;
 
-// The defects that tests/mutate plants are found by the lines around them: whoever moves those lines mends the entry in the same change, and not
-// the engineer who finds in a deep run that nothing was planted. The script itself looks, so that both see the same.
+// The defects that tests/mutate plants are found by the lines around them. This test makes a change of those lines mend
+// the entry too; otherwise a later deep run plants nothing. The script itself checks, so that both agree.
 public class DefectTests
 {
     [Fact]

@@ -4,7 +4,7 @@ using Whimbrel.Tidy.Rules;
 
 namespace Whimbrel.Tidy;
 
-// The rules about documents. Each is followed by the proof that it can fail.
+// The rules about documents. A test after each rule proves that the rule can fail.
 public class DocumentTests
 {
     private const string CoveragePath = "docs/coverage.md";
@@ -12,7 +12,7 @@ public class DocumentTests
 
     private static bool Exists(string path) => File.Exists(Path.Combine(Repository.Root, path));
 
-    // Class.Method of every method under tests/: abstract suites count, their engine classes inherit the test.
+    // Class.Method of every method under tests/. Abstract suites count, because their engine classes inherit the test.
     private static HashSet<string> TestNames() =>
         [.. from file in Repository.Sources("tests/")
             from method in file.All<MethodDeclarationSyntax>()

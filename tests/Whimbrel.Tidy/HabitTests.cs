@@ -2,7 +2,7 @@ using Whimbrel.Tidy.Rules;
 
 namespace Whimbrel.Tidy;
 
-// The rules about tests, unsafe code and names, over everything that is C#. Each is followed by the proof that it can fail.
+// The rules about tests, unsafe code and names, for all C# files. A test after each rule proves that the rule can fail.
 public class HabitTests
 {
     private static IEnumerable<SourceFile> Everything => Repository.Sources("src/", "tests/", "bench/", "examples/");
@@ -29,7 +29,7 @@ public class HabitTests
         Judge.None(Habits.FixedPorts(Judge.File("tests/A.cs", "class A { object o = new IPEndPoint(IPAddress.Any, 0); }")));
     }
 
-    // Leases, gaps and time limits of clusters must outlive a clock that jumps.
+    // Leases, gaps and time limits of clusters must survive a jump of the wall clock.
     [Fact]
     public void Clusters_and_their_buses_read_no_clock_that_somebody_may_set() =>
         Judge.None(Repository.Sources("src/Whimbrel.Cluster", "src/Whimbrel.Cluster.Nats", "src/Whimbrel.Cluster.Redis", "src/Whimbrel.Cluster.RabbitMq", "src/Brokers").SelectMany(Habits.WallClocks));

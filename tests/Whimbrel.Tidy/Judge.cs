@@ -1,6 +1,6 @@
 namespace Whimbrel.Tidy;
 
-// How a test states its verdict: every finding on a line of its own, with path and line number.
+// How a test reports its result: one line per finding, with path and line number.
 internal static class Judge
 {
     public static void None(IEnumerable<Finding> findings)
@@ -9,7 +9,7 @@ internal static class Judge
         if (all.Count > 0) Assert.Fail($"{all.Count} finding(s):\n{string.Join('\n', all)}");
     }
 
-    /// The rule itself works: it finds something, and the first finding speaks of the given text.
+    /// Proves a rule: it finds something, and the first finding contains the given text.
     public static void Finds(string expected, IEnumerable<Finding> findings)
     {
         var all = findings.ToList();

@@ -3,7 +3,7 @@ using Microsoft.CodeAnalysis.CSharp.Syntax;
 
 namespace Whimbrel.Tidy;
 
-// Numbers worth watching that gate nothing: sizes of files and methods, and how much text stands there twice.
+// Figures that are printed and not judged: sizes of files and methods, and the share of repeated text.
 internal static class Measures
 {
     private const int LongFile = 600, LongMethod = 70, RunLines = 8;
@@ -27,7 +27,8 @@ internal static class Measures
         yield return string.Create(CultureInfo.InvariantCulture, $"repeated runs of {RunLines} lines: {Repeated(files):0.0} % (aim 3 %)");
     }
 
-    /// Share of the code lines (no blanks, comments, usings or lone braces) that lie in a run of 8 which also stands elsewhere.
+    /// Share of the code lines (without blanks, comments, usings and lone braces) in runs of 8 lines that also occur
+    /// elsewhere.
     internal static double Repeated(IEnumerable<SourceFile> files)
     {
         var seen = new Dictionary<string, (int File, int Line)>();

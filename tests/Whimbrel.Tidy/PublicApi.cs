@@ -5,8 +5,8 @@ using System.Text;
 
 namespace Whimbrel.Tidy;
 
-// The public face of an assembly as text, one line per type and member, sorted, so that a change of the API is a change of a
-// reviewed file. Only what a user can call or override is listed.
+// The public API of an assembly as text, one sorted line per type and member, so that an API change is a change of a
+// reviewed file. Lists only what a user can call or override.
 internal static class PublicApi
 {
     private const BindingFlags Declared = BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly;
@@ -138,7 +138,7 @@ internal static class PublicApi
 
     private static string NameOf(ParameterInfo parameter) => NameOf(parameter.ParameterType) + Mark(parameter.ParameterType, new NullabilityInfoContext().Create(parameter));
 
-    // Only the outermost type: what a user must be ready to get, or may leave out.
+    // Nullability of the outermost type only.
     private static string Mark(Type type, NullabilityInfo info) =>
         !(type.IsByRef ? type.GetElementType()! : type).IsValueType && (info.ReadState == NullabilityState.Nullable || info.WriteState == NullabilityState.Nullable) ? "?" : "";
 

@@ -3,7 +3,7 @@ using System.Xml.Linq;
 
 namespace Whimbrel.Tidy;
 
-// The public API of each package is a text file under docs/api that people review. WHIMBREL_ACCEPT_API=1 rewrites the files.
+// The public API of each package is a reviewed text file under docs/api. WHIMBREL_ACCEPT_API=1 rewrites the files.
 public class PublicApiTests
 {
     public static TheoryData<string> Packages()

@@ -2,8 +2,8 @@ using System.Diagnostics;
 
 namespace Whimbrel.Tidy;
 
-// The repository as the rules see it: tracked (or not yet added, but not ignored) text files by relative path with '/'.
-// Found by walking up from the test program to the folder that holds Whimbrel.slnx. Read once, never written.
+// The repository as the rules see it: tracked (or new and not ignored) text files by relative path with '/'. The root
+// is found by walking up from the test program to the folder with Whimbrel.slnx. Files are read once and never written.
 internal static class Repository
 {
     private static readonly Lazy<string[]> _paths = new(ListPaths);
@@ -40,7 +40,7 @@ internal static class Repository
         }
         catch (System.ComponentModel.Win32Exception)
         {
-            // No git, for example in a source archive: look at the folders instead.
+            // Without git, for example in a source archive, the folders are listed.
         }
 
         string[] skip = [".git", "bin", "obj", "artifacts", "TestResults"];

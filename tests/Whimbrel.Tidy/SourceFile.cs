@@ -5,10 +5,11 @@ using Microsoft.CodeAnalysis.Text;
 
 namespace Whimbrel.Tidy;
 
-// One C# file: its path, text and syntax tree. Rules take this, so that a test can hand them a bad example of three lines.
+// One C# file: its path, text and syntax tree. A rule takes this type, so that a test can pass a bad example of three
+// lines.
 internal sealed class SourceFile(string path, string text)
 {
-    // No rule asks what may be null, and to find that out takes a third of the time.
+    // No rule needs nullable analysis, which takes a third of the time.
     public static CSharpParseOptions ParseOptions { get; } = new CSharpParseOptions(LanguageVersion.CSharp14, DocumentationMode.Parse, preprocessorSymbols: ["NET", "NET10_0", "NET10_0_OR_GREATER", "RELEASE"])
         .WithFeatures([new("run-nullable-analysis", "never")]);
 
@@ -29,7 +30,7 @@ internal sealed class SourceFile(string path, string text)
 
     public Finding At(SyntaxNode node, string what) => new(Path, LineOf(node), what);
 
-    /// True when the line, or the comment lines directly above it, say "// tidy: WORD because REASON".
+    /// True if the line, or a comment line directly above it, contains "// tidy: WORD because REASON".
     public bool Excuses(int line, string word)
     {
         bool Says(int index) => Lines[index].Contains($"// tidy: {word} because ", StringComparison.Ordinal);

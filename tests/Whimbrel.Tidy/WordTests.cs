@@ -1,6 +1,6 @@
 namespace Whimbrel.Tidy;
 
-// The text of the repository gets plainer, and never less plain: each ceiling is lowered when a folder has been rewritten.
+// The text of the repository may only become plainer: each ceiling is lowered when a folder has been rewritten.
 public class WordTests
 {
     private static readonly Lazy<(string Name, string Line, IReadOnlyList<string> Above)[]> s_found = new(static () =>

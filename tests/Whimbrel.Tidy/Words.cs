@@ -5,14 +5,14 @@ using Microsoft.CodeAnalysis.CSharp;
 
 namespace Whimbrel.Tidy;
 
-// How often the words stand in comments and pages by which code becomes a person, and time a place.
+// Frequency of words that make code a person, or time a place, in comments and pages.
 internal static partial class Words
 {
-    /// What is counted, and the aim for each 10,000 words.
+    /// The groups of words, and the aim per 10,000 words.
     private static readonly (string Name, Regex Pattern, double Aim)[] s_groups =
         [("who", Who(), 3), ("somebody, nobody", Somebody(), 2), ("tell, hear", Tell(), 2), ("behind", Behind(), 1.5), ("goes on", GoesOn(), 1)];
 
-    /// A line with the rates, and the names of the groups that are above their ceiling, in the order of the groups.
+    /// A line with the rates, and the groups above their ceiling, in the order of the groups.
     public static (string Line, IReadOnlyList<string> Above) Judge(string text, params double[] ceilings)
     {
         int words = Word().Count(text);

@@ -2,18 +2,20 @@ using static Whimbrel.Tool.Tests.Harness;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The benchmark harness works with the servers of the old APIs, and with their own performance programs.</summary>
-/// <remarks>Quiet, because a load program that does not get the cpu in a short window has nothing to show.</remarks>
+/// <summary>The benchmark harness works with the servers of the old APIs, and with their own performance
+/// programs.</summary> <remarks>Quiet, because a load program without CPU time in its short window measures
+/// nothing.</remarks>
 [Trait("Runs", "quiet")]
 public sealed class BenchOldTests
 {
-    // Each kind of server that is written for the old APIs; all rows in deep runs.
+    // Each kind of server written for the old APIs; all rows in deep runs.
     [Theory]
     [InlineData("netcoreserver-epoll", "pingpong-100 unix-pingpong-100 tls-pingpong-100 udp-echo-32 http-pipelined-100 https-100 ws-64k ws-room-100 ws-oneway-64k", "0.1")]
     [InlineData("netcoreserver-epoll-loop", "pingpong-100 http-100 ws-32-100", "0.1")]
     [InlineData("csharpserver", "pingpong-100 tls-pingpong-100 udp-echo-32", "0.1")]
     [InlineData("csharpserver-loop", "bulk-1", "0.1")]
-    // They send a million messages and sleep for the rest of the second: a shorter window may see the sleep only.
+    // These programs send a million messages and sleep for the rest of the second: a shorter window may fall into the
+    // sleep.
     [InlineData("netcoreserver-epoll", "push-100", "1.2")]
     [InlineData("csharpserver", "push-100", "1.2")]
     public async Task Every_byte_of_a_short_benchmark_of_the_old_APIs_is_right(string peer, string scenarios, string seconds)

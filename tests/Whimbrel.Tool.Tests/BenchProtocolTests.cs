@@ -2,8 +2,9 @@ using static Whimbrel.Tool.Tests.Harness;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The benchmark harness works with the servers of TLS, HTTP, WebSocket and relays, and with HTTP clients.</summary>
-/// <remarks>Quiet, because a load program that does not get the cpu in a short window has nothing to show.</remarks>
+/// <summary>The benchmark harness works with the servers of TLS, HTTP, WebSocket and relays, and with HTTP
+/// clients.</summary> <remarks>Quiet, because a load program without CPU time in its short window measures
+/// nothing.</remarks>
 [Trait("Runs", "quiet")]
 public sealed class BenchProtocolTests
 {
@@ -30,14 +31,14 @@ public sealed class BenchProtocolTests
         Assert.SkipUnless(isDeep || peer == "whimbrel-web-epoll", "Other engines are measured with --deep.");
         Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
         OtherProgram.Needs("openssl");
-        // Each way of the load program once, and all rows in deep runs.
+        // Each mode of the load program once, and all rows in deep runs.
         string[] scenarios = isDeep ? ["web"] : ["http-pipelined-100", "https-resumed", "http-up-1g", "ws-64k", "ws-oneway-64k", "ws-stream-64k", "ws-room-100", "ws-open", "ws-idle", "ws-beat-10000"];
         (int exitCode, string output) = await BenchAsync([.. scenarios, "--smoke", "--seconds", "0.1", "--peers", peer, "--no-build"]);
         Assert.True(exitCode == 0, output);
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }
 
-    // Also of the echo in C, which has rows that no other peer in C has.
+    // Includes the echo server in C, which has rows of its own.
     [Fact]
     public async Task Every_byte_of_a_short_benchmark_of_compressed_messages_is_right()
     {
@@ -64,7 +65,7 @@ public sealed class BenchProtocolTests
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }
 
-    // Each way to ask, on one engine or the other, and the one that they are compared with.
+    // Each form of request on one of the engines, and the client it is compared with.
     [Fact]
     public async Task Every_byte_of_a_short_benchmark_of_HTTP_clients_is_right()
     {

@@ -3,8 +3,8 @@ using static Whimbrel.Tool.Tests.Harness;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>What the benchmark harness says, and stores, is so, and its integrity checks can fail.</summary>
-/// <remarks>Quiet, because a load program that does not get the cpu in a short window has nothing to show.</remarks>
+/// <summary>What the benchmark harness prints and stores is correct, and its integrity checks can fail.</summary>
+/// <remarks>Quiet, because a load program without CPU time in its short window measures nothing.</remarks>
 [Trait("Runs", "quiet")]
 public sealed class BenchTests
 {
@@ -85,7 +85,7 @@ public sealed class BenchTests
         Assert.True(exitCode == 0, output);
         using JsonDocument rounds = JsonDocument.Parse(File.ReadAllText(folder["rounds.json"]));
         JsonElement round = rounds.RootElement.GetProperty("scenarios").GetProperty("pingpong-1").GetProperty("runs").GetProperty("whimbrel-epoll")[0];
-        // One connection, one message in flight: a turn for each, and nearly nothing beside them.
+        // One connection with one message in flight: one loop iteration per message, and almost no others.
         Assert.InRange(round.GetProperty("turns_per_second").GetDouble(), 10, 10e6);
         Assert.InRange(round.GetProperty("completions_per_turn").GetDouble(), 0.5, 1.1);
         Assert.InRange(round.GetProperty("empty_turns").GetDouble(), 0, 0.5);
@@ -113,7 +113,7 @@ public sealed class BenchTests
         OtherProgram.Needs("git");
         using TemporaryFolder tree = new();
         await CommitHarnessAsync(tree);
-        // Longer than a second in all, which is how finely the names of the files tell two runs apart.
+        // The run takes more than a second, because file names of two runs differ by the second.
         string[] measure = ["pingpong-1", "--peers", "c-epoll", "--rounds", "2", "--seconds", "0.5", "--warmup", "0.1", "--cpus", "free", "--save"];
 
         (int exitCode, string output) = await BenchInAsync(tree.Path, "run", measure);
@@ -124,7 +124,7 @@ public sealed class BenchTests
         using (JsonDocument summary = JsonDocument.Parse(File.ReadAllText(first))) Assert.Equal(40, summary.RootElement.GetProperty("commit").GetString()!.Length);
         Assert.Contains("\"load\": {", File.ReadAllText(Assert.Single(StoredIn(tree, "out"))), StringComparison.Ordinal);
 
-        // Of the two runs the newer is kept. The stored file itself is no change that counts.
+        // The newer of the two runs is kept. The stored result itself does not count as a change of the repository.
         (exitCode, output) = await BenchInAsync(tree.Path, "run", measure);
         Assert.True(exitCode == 0, output);
         Assert.NotEqual(first, Assert.Single(StoredIn(tree, "results")));
@@ -150,7 +150,7 @@ public sealed class BenchTests
 
         (int exitCode, string output) = await CheckAsync(readme);
         Assert.True(exitCode == 0, output);
-        // A figure that nobody measured is noticed, whichever row it stands in.
+        // A figure that was not measured is noticed, in any row.
         string row = readme.Split('\n').First(static l => l.StartsWith("| connect, one echo, close |", StringComparison.Ordinal));
         (exitCode, output) = await CheckAsync(readme.Replace(row, row.Replace(" us |", "1 us |", StringComparison.Ordinal), StringComparison.Ordinal));
         Assert.Equal(1, exitCode);
@@ -204,7 +204,7 @@ public sealed class BenchTests
         Task DropAsync() => InHarnessAsync("run.drop_superseded(pathlib.Path(sys.argv[2]))", folder.Path);
     }
 
-    /// <summary>Python that finds the harness as the module <c>run</c>, and what it prints.</summary>
+    /// <summary>Output of a Python program that imports the harness as the module <c>run</c>.</summary>
     private static async Task<string> InHarnessAsync(string program, params string[] arguments)
     {
         const string load = "import pathlib, sys, types\nrun = types.ModuleType('run')\nrun.__file__ = sys.argv[1]\nexec(open(sys.argv[1]).read(), run.__dict__)\n";
@@ -213,7 +213,7 @@ public sealed class BenchTests
         return output;
     }
 
-    // A repository that holds what runs one peer in C, as last built.
+    // A repository with everything that runs one peer in C, as last built.
     private static async Task CommitHarnessAsync(TemporaryFolder tree)
     {
         foreach (string folder in (string[])["load", "load/build", "peers/c", "peers/c/build"])
@@ -221,7 +221,7 @@ public sealed class BenchTests
             string from = Path.Combine(Root, "bench", folder);
             if (!Directory.Exists(from)) continue;
             Directory.CreateDirectory(tree[$"bench/{folder}"]);
-            // A name that ends in a number is a program that another run compiles at this moment.
+            // A name that ends in a number belongs to a program that another run is compiling.
             foreach (string file in Directory.GetFiles(from).Where(static f => !int.TryParse(Path.GetExtension(f).AsSpan().TrimStart('.'), out _))) File.Copy(file, tree[$"bench/{folder}/{Path.GetFileName(file)}"]);
         }
 

@@ -2,7 +2,7 @@ using System.Reflection;
 
 namespace Whimbrel.Tool.Tests;
 
-// Inside of the tool, as a hook of its start: the first line on its stdin blocks loop 0 of its engine for good.
+// Runs inside the tool, as a startup hook: the first line on stdin blocks loop 0 of its engine permanently.
 internal static class BlockedLoop
 {
     public const string Told = "loop 0 is blocked";
@@ -12,7 +12,7 @@ internal static class BlockedLoop
     private static void Run()
     {
         if (Console.In.ReadLine() is null) return;
-        // The watchdog knows all engines of a process, and nobody else does.
+        // Only the watchdog has a list of all engines of a process.
         var known = typeof(Engine).Assembly.GetType("Whimbrel.Engines.Watchdog")!.GetField("s_engines", BindingFlags.Static | BindingFlags.NonPublic)!;
         var engine = ((Engine[])known.GetValue(null)!).Single();
         engine.GetLoop(0).Post(Block);

@@ -5,7 +5,7 @@ using System.Text.Json;
 
 namespace Whimbrel.Tool.Tests;
 
-// Chromium without a window, driven by its own protocol (Chrome DevTools Protocol) at a port of its choice, with one page.
+// Headless Chromium, controlled by the Chrome DevTools Protocol at a port of its choice, with one page.
 internal sealed class Browser : IAsyncDisposable
 {
     private const string Listening = "DevTools listening on ";
@@ -40,7 +40,7 @@ internal sealed class Browser : IAsyncDisposable
 
     public Task OpenAsync(string url) => CallAsync("Page.navigate", new { url });
 
-    // The result of an expression; a promise is awaited.
+    // The result of a JavaScript expression; a promise is awaited.
     public async Task<string> EvaluateAsync(string expression)
     {
         JsonElement said = await CallAsync("Runtime.evaluate", new { expression = $"(async () => String(await ({expression})))()", awaitPromise = true, returnByValue = true });
@@ -112,7 +112,7 @@ internal sealed class Browser : IAsyncDisposable
         }
         catch (IOException)
         {
-            // A child of the browser that was just killed may still have put a file there.
+            // A child of the killed browser may still have created a file there.
         }
     }
 }

@@ -71,7 +71,7 @@ public sealed class CertsTests : IDisposable
         Assert.Contains("CA:TRUE, pathlen:0", await OpenSslAsync("Certificate Sign, CRL Sign", "x509", "-noout", "-text", "-in", _folder["ca.pem"]), StringComparison.Ordinal);
         await OpenSslAsync("MAC: sha256", "pkcs12", "-info", "-noout", "-passin", "pass:", "-in", _folder["server.pfx"]);
 
-        // Each key belongs to its certificate.
+        // Each key matches its certificate.
         foreach (string name in (string[])["ca", "server", "anna"])
         {
             string ofKey = await OpenSslAsync("BEGIN PUBLIC KEY", "pkey", "-pubout", "-in", _folder[name + ".key"]);
@@ -122,7 +122,7 @@ public sealed class CertsTests : IDisposable
         Assert.Contains("cannot be used", Assert.Single(errors), StringComparison.Ordinal);
         Assert.Equal(0, (await CertsAsync("--client", "anna", "--password", "grüner Tee")).ExitCode);
 
-        // A server with the wrong one says what is wrong, not that the key is none.
+        // With the wrong password the server reports the cause, not an invalid key.
         foreach ((string[] password, string why) in ((string[], string)[])[(["--password", "black tea"], "the password does not open its key"), ([], "its key is encrypted, and no password was given")])
         {
             (code, _, errors) = await RunningTool.Run(null, ["serve", "echo", "--port", "0", "--tls", "--cert", _folder["server.pem"], "--key", _folder["server.key"], .. password]);
@@ -148,7 +148,7 @@ public sealed class CertsTests : IDisposable
             Assert.Empty(ChainErrors(certificate, ca, ClientUse));
         }
 
-        // An authority with a key of one kind signs for another.
+        // An authority with one type of key signs for another type.
         await MakeAsync("--client", "carl", "--rsa");
         using X509Certificate2 carl = Read("carl");
         Assert.Empty(ChainErrors(carl, ca, ClientUse));
@@ -167,18 +167,18 @@ public sealed class CertsTests : IDisposable
         Assert.Equal(1, (await CertsAsync("--new-ca")).ExitCode);
         Assert.Equal(before, await AllBytesAsync());
 
-        // Asked for by name, that one is replaced, and no other.
+        // With --force and a name, this certificate is replaced, and no other.
         await MakeAsync("--san", "chat.example", "--force");
         Dictionary<string, byte[]> after = await AllBytesAsync();
         foreach (string file in before.Keys) Assert.Equal(!file.StartsWith("server", StringComparison.Ordinal), before[file].AsSpan().SequenceEqual(after[file]));
 
-        // What is kept all the same says by which word it is replaced, and not by the one that was given.
+        // A file that is kept anyway names the option that replaces it, not the option that was given.
         List<string> forced = await MakeAsync("--client", "anna", "--force");
         Assert.Contains(forced, line => line.StartsWith("kept ", StringComparison.Ordinal) && line.EndsWith("(--server server makes another one, too)", StringComparison.Ordinal));
         Assert.Contains(await MakeAsync("--client", "anna", "--server", "server", "--force"), line => line.StartsWith($"made   {_folder["server.pem"]}", StringComparison.Ordinal));
         foreach (string file in (string[])["anna.pem", "anna.key", "anna.pfx"]) File.Delete(_folder[file]);
 
-        // A new authority leaves nothing that the old one signed.
+        // A new authority removes everything that the old one signed.
         await MakeAsync("--new-ca", "--force");
         using X509Certificate2 ca = Read("ca"), server = Read("server"), client = Read("client");
         Assert.NotEqual(after["ca.pem"], await BytesAsync("ca.pem"));

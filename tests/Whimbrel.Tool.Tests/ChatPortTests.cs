@@ -6,7 +6,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool.Tests;
 
-// One port for people at a terminal, browsers and programs with WebSocket: the first bytes decide, and all are in one room.
+// One port for people at a terminal, browsers and WebSocket programs: the first bytes decide, and all clients share one
+// room.
 public sealed partial class ChatPortTests
 {
     private static CancellationToken Stop => TestContext.Current.CancellationToken;
@@ -33,7 +34,7 @@ public sealed partial class ChatPortTests
     {
         byte[] all = Encoding.Latin1.GetBytes(bytes);
         Assert.Equal(expected, ChatOpening.Judge(all).ToString());
-        // However it is cut: nothing is decided that is not so in the end.
+        // At every cut, the decision is either open or the final one.
         for (int length = 0; length < all.Length; length++) Assert.Contains(ChatOpening.Judge(all.AsSpan(0, length)).ToString(), (string[])["Unknown", expected]);
         Assert.Equal(expected, ChatOpening.Judge([.. all, .. "more\n"u8]).ToString());
     }
@@ -53,10 +54,10 @@ public sealed partial class ChatPortTests
         Assert.StartsWith("* welcome, guest", await silent.Lines.NextAsync(), StringComparison.Ordinal);
         await typing.SayAsync("GET up everybody!");
         Assert.Matches(@"^guest\d+: GET up everybody!$", await silent.Lines.ThatContains(": "));
-        // Once somebody talks, it is talk.
+        // After the first line of chat, all lines are chat.
         await silent.SayAsync("GET / HTTP/1.1");
         Assert.Matches(@"^guest\d+: GET / HTTP/1\.1$", await typing.Lines.ThatContains(": "));
-        // Half of what may become a request waits a while, and is talk then.
+        // An incomplete request is waited for, and then treated as chat.
         using Peer slow = tool.Connect();
         await slow.SendAsync("GET"u8.ToArray());
         await slow.Lines.ThatContains("* welcome, guest");
@@ -73,7 +74,7 @@ public sealed partial class ChatPortTests
         string page = await answer.Content.ReadAsStringAsync(Stop);
         Assert.Equal((HttpStatusCode.OK, "text/html"), (answer.StatusCode, answer.Content.Headers.ContentType!.MediaType));
         Assert.StartsWith("<!doctype html>", page, StringComparison.Ordinal);
-        // Nothing from outside, and no script that is not in it.
+        // The page loads nothing from elsewhere, and contains all its scripts.
         Assert.Empty(Outside().Matches(page));
         Assert.Matches("^default-src 'none'; script-src 'sha256-[A-Za-z0-9+/=]{44}'; style-src 'sha256-[A-Za-z0-9+/=]{44}'; connect-src ", Assert.Single(answer.Headers.GetValues("Content-Security-Policy")));
         using HttpRequestMessage again = new(HttpMethod.Get, "/") { Headers = { IfNoneMatch = { answer.Headers.ETag! } } };
@@ -83,7 +84,7 @@ public sealed partial class ChatPortTests
         Assert.Equal(HttpStatusCode.NotFound, none.StatusCode);
     }
 
-    // ------------------------------------------------------------------ everybody in one room
+    // ------------------------------------------------------------------ all clients in one room
 
     [Fact]
     public async Task Lines_and_messages_meet_also_over_TLS()
@@ -169,7 +170,7 @@ public sealed partial class ChatPortTests
 
     // ------------------------------------------------------------------ in a browser
 
-    // WHIMBREL_ACCEPT_IMAGES=1 writes the picture in the README anew.
+    // WHIMBREL_ACCEPT_IMAGES=1 rewrites the picture of the README.
     [Fact]
     public async Task A_browser_meets_who_is_at_a_terminal()
     {
@@ -202,11 +203,11 @@ public sealed partial class ChatPortTests
         if (Environment.GetEnvironmentVariable("WHIMBREL_ACCEPT_IMAGES") == "1") await File.WriteAllBytesAsync(PicturePath(), picture, Stop);
         Assert.True(File.Exists(PicturePath()), "The README shows it.");
 
-        // What others say is text, whatever it looks like.
+        // Messages of others are shown as text, even if they look like markup.
         await bert.SayAsync("<img src=x onerror=alert(1)> & <b>more</b>");
         await browser.UntilAsync(Shown("bert", "<img src=x onerror=alert(1)> & <b>more</b>"));
 
-        // On a telephone nothing is wider than the glass, and at night it is dark.
+        // On a phone nothing is wider than the screen, and in dark mode the page is dark.
         string day = await browser.EvaluateAsync("getComputedStyle(document.body).backgroundColor");
         await browser.SizeAsync(360, 640, 2, isMobile: true);
         await browser.SchemeAsync("dark");

@@ -106,7 +106,8 @@ public class ChatTests
         await bert.Lines.ThatContains("flood: line 0");
         await anna.SayAsync("may I?");
 
-        // Of the hundred lines some forty pass at once; the others take three seconds, and anna does not wait for them.
+        // About forty of the hundred lines pass at once; the others take three seconds, and anna does not wait for
+        // them.
         var before = 0;
         while (await bert.Lines.NextAsync() != "anna: may I?") before++;
         Assert.InRange(before, 0, lines - 2);
@@ -133,7 +134,7 @@ public class ChatTests
         await tool.StopAsync();
     }
 
-    // Connected, named, and so far along that everything before it was seen.
+    // Connects, sets the name, and waits until everything before it was received.
     private static async Task<Peer> EnterAsync(RunningTool tool, string name)
     {
         var peer = tool.Connect();

@@ -5,10 +5,11 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Tool.Tests;
 
-// A guest of one node's chat who says numbers, and keeps what everybody said and what was said to be lost.
+// A guest of one node's chat that sends numbers, and records the numbers and the losses it receives.
 internal sealed partial class ClusterGuest : IDisposable
 {
-    // The chat lets a guest say twenty lines a second, and forty at once: no more than that wait for a node that is stopped, ten seconds in deep runs.
+    // The chat accepts twenty lines a second per guest, with a burst of forty: no more may be pending for a stopped
+    // node (stopped for ten seconds in deep runs).
     private static readonly TimeSpan s_pace = TimeSpan.FromMilliseconds(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 300 : 70);
 
     private readonly Lock _gate = new();
@@ -58,7 +59,8 @@ internal sealed partial class ClusterGuest : IDisposable
 
     internal void StartTalking() => _talking = TalkAsync();
 
-    // It says nothing more, and all others have heard each of its lines since the first that they heard, or were told how many are lost.
+    // Stops sending, and waits until each other guest has received all its lines since the first one it received, or a
+    // notice of how many are lost.
     internal async Task FallSilentAsync(IEnumerable<ClusterGuest> guests)
     {
         await _silence.CancelAsync();
@@ -69,7 +71,7 @@ internal sealed partial class ClusterGuest : IDisposable
         }
     }
 
-    // A line that was said from now on.
+    // Waits for a line that is sent from now on.
     internal Task HearsFreshAsync(ClusterGuest other)
     {
         int said = Volatile.Read(ref other._said);
@@ -78,7 +80,7 @@ internal sealed partial class ClusterGuest : IDisposable
 
     internal Task UntilAsync(Func<string, bool> isIt, string what) => UntilAllAsync(lines => lines.Any(isIt), what);
 
-    // Each line once and in order. That none is missing without a word is what FallSilentAsync waits for.
+    // Each line once and in order. FallSilentAsync checks that no line is lost without a notice.
     internal void Check(IEnumerable<ClusterGuest> others)
     {
         foreach (ClusterGuest other in others)
@@ -95,7 +97,7 @@ internal sealed partial class ClusterGuest : IDisposable
 
     public void Dispose()
     {
-        _client.Dispose(); // and with it all that talks and reads
+        _client.Dispose(); // ends its reader and its sender
         _silence.Dispose();
     }
 
@@ -113,12 +115,12 @@ internal sealed partial class ClusterGuest : IDisposable
             {
                 await SayAsync($"{_said + 1}");
                 Interlocked.Increment(ref _said);
-                await Task.Delay(s_pace, _silence.Token); // tidy: waits because it talks at a pace
+                await Task.Delay(s_pace, _silence.Token); // tidy: waits because it sends at a fixed rate
             }
         }
         catch (Exception e) when (e is OperationCanceledException or IOException or ObjectDisposedException)
         {
-            // Silent, or gone: what it counts is what it has said.
+            // Silent or disconnected: the lines it has sent stay counted.
         }
     }
 
@@ -131,7 +133,7 @@ internal sealed partial class ClusterGuest : IDisposable
         }
         catch (Exception e) when (e is IOException or ObjectDisposedException)
         {
-            // The end.
+            // The connection has ended.
         }
 
         Note(() => _hasEnded = true);

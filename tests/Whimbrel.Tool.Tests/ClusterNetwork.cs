@@ -3,8 +3,9 @@ using Whimbrel.Http.Tests.Programs;
 
 namespace Whimbrel.Tool.Tests;
 
-// A broker's host and those of three nodes, around a router that a test may tell to pass nothing of one of them: network namespaces and veth pairs, and nftables in the router's. Guests are outside,
-// and come by Unix sockets. Needs root, and the commands ip and nft.
+// The hosts of a broker and three nodes, around a router that can drop the packets of a host: network namespaces and
+// veth pairs, with nftables in the router's. Guests are outside and connect by Unix sockets. Needs root, and the
+// commands ip and nft.
 internal sealed class ClusterNetwork : IAsyncDisposable
 {
     private readonly string _name = string.Create(CultureInfo.InvariantCulture, $"whimbrel-{Environment.ProcessId}-{Random.Shared.Next(1 << 20):x}");
@@ -36,10 +37,11 @@ internal sealed class ClusterNetwork : IAsyncDisposable
 
     internal string SpaceOf(string host) => $"{_name}-{host}";
 
-    // What the router calls its end of the cable.
+    // Name of the router's end of the cable.
     private static string WayTo(string host) => $"to_{host}";
 
-    // From now on nothing comes from this host, and nothing to it unless only its own way is cut. Nobody is told: what is sent is gone.
+    // From now on packets from this host are dropped, and packets to it unless the cut is one-way. No error is
+    // reported: dropped packets are lost.
     internal Task CutAsync(string host, bool isOneWay = false) => InAsync(
         SpaceOf("router"),
         "nft",
@@ -49,7 +51,7 @@ internal sealed class ClusterNetwork : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
-        // With a namespace go its ends of the cables, and with them the other ends.
+        // Deleting a namespace deletes its ends of the cables, and with them the other ends.
         foreach (string space in _spaces) await RealProgram.RunAsync("ip", "netns", "delete", space);
         _spaces.Clear();
     }
@@ -65,7 +67,7 @@ internal sealed class ClusterNetwork : IAsyncDisposable
         await RealProgram.RunAsync("ip", "-n", SpaceOf(host), "link", "set", "lo", "up");
     }
 
-    // A cable to the router.
+    // Adds a cable to the router.
     private async Task ConnectAsync(string host, int number)
     {
         string space = SpaceOf(host), router = SpaceOf("router"), net = string.Create(CultureInfo.InvariantCulture, $"10.78.{number}");

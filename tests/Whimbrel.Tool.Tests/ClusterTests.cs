@@ -5,7 +5,7 @@ using Whimbrel.Tests.RabbitMq;
 
 namespace Whimbrel.Tool.Tests;
 
-// Nodes as processes, with a real broker: one room of several `serve chat`.
+// Nodes as processes, with a real broker: one room on several `serve chat`.
 public sealed class ClusterTests
 {
     private static readonly bool s_isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
@@ -65,8 +65,9 @@ public sealed class ClusterTests
     public async Task Options_that_mean_nothing_are_refused(string message, params string[] options) =>
         await RunningTool.AssertRefused(message, "whimbrel serve chat", ["serve", "chat", .. options]);
 
-    // Guests of three nodes talk all the time. Whatever is killed or stopped meanwhile, nobody is disconnected who is not on a killed node, everybody has each line of each other
-    // guest once and in order, or was told that it is lost, and within five seconds after the end of a fault all hear all again.
+    // Guests of three nodes send all the time. Whatever is killed or stopped: only guests of a killed node are
+    // disconnected; each guest receives each line of each other guest once and in order, or a notice that it is lost;
+    // within five seconds after a fault, all guests receive all lines again.
     [Fact, Trait("Runs", "quiet")]
     public async Task Whatever_happens_to_broker_and_nodes_no_guest_is_disconnected_and_every_loss_is_told()
     {
@@ -82,20 +83,21 @@ public sealed class ClusterTests
             foreach (ClusterGuest guest in guests) guest.StartTalking();
             await AllHearAllAsync(guests);
 
-            // The broker is killed, and comes back.
+            // The broker is killed, and restarted.
             broker.Dispose();
             await PassAsync(fault);
             broker = await BrokerAsync(port);
             await AllHearAllAsync(guests);
 
-            // A node is stopped for a while.
+            // A node is suspended for a while.
             await nodes[2].SignalAsync("STOP");
             await PassAsync(fault);
             await AllHearAllAsync(guests[..2]);
             await nodes[2].SignalAsync("CONT");
             await AllHearAllAsync(guests);
 
-            // A node is killed, and another process takes its place. Its guest has fallen silent before, so that what it said has left.
+            // A node is killed, and another process replaces it. Its guest has stopped sending before, so that all its
+            // lines have left the node.
             await guests[1].FallSilentAsync(guests);
             await nodes[1].DisposeAsync();
             await AllHearAllAsync([guests[0], guests[2]]);
@@ -106,7 +108,7 @@ public sealed class ClusterTests
             late.StartTalking();
             await AllHearAllAsync([guests[0], guests[2], late]);
 
-            // The broker again, while a node is stopped.
+            // The broker is killed again while a node is suspended.
             await nodes[0].SignalAsync("STOP");
             broker.Dispose();
             await PassAsync(fault);
@@ -127,13 +129,14 @@ public sealed class ClusterTests
         }
     }
 
-    // Between a node and its broker nothing goes through any more, and nobody is told: for less time than a connection takes to be given up, for more, one way only, and between the broker and all.
+    // The network between a node and the broker drops all packets without an error: for less than the time after which
+    // a connection is abandoned, for more, in one direction, and for all nodes.
     [Theory, Trait("Runs", "quiet")]
     [InlineData("nats", "Server is ready", "-a", "0.0.0.0", "-p")]
     [InlineData("redis", "Ready to accept connections", "--save", "", "--protected-mode", "no", "--port")]
     public async Task A_network_that_falls_apart_disconnects_no_guest_and_every_loss_is_told(string kind, string isReady, params string[] options)
     {
-        const string Port = "4222"; // tidy: fixed port because it is the broker's, in a network of its own
+        const string Port = "4222"; // tidy: fixed port because the broker runs in a network namespace of its own
         await using ClusterNetwork network = await ClusterNetwork.MakeAsync("a", "b", "c");
         using RealProgram broker = RealProgram.Start("ip", ["netns", "exec", network.SpaceOf("broker"), RealProgram.Find($"{kind}-server"), .. options, Port]);
         await Deadline.Within(
@@ -163,7 +166,7 @@ public sealed class ClusterTests
             await network.HealAsync("c");
             await AllHearAllAsync(guests);
 
-            // Longer than the three pings after which a silent broker is given up.
+            // Longer than three unanswered pings, after which a silent broker is disconnected.
             await network.CutAsync("c");
             await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 20 : 8));
             await AllHearAllAsync(guests[..2]);
@@ -192,7 +195,8 @@ public sealed class ClusterTests
         }
     }
 
-    // The promise: five seconds. On a machine that others share, the deadline of the test is ten times that, and what it took is printed.
+    // The guarantee is five seconds. Because machines are shared, the test allows ten times that, and prints the
+    // measured time.
     private static async Task AllHearAllAsync(IReadOnlyList<ClusterGuest> guests)
     {
         long start = System.Diagnostics.Stopwatch.GetTimestamp();

@@ -5,7 +5,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Tool.Tests;
 
-// Processes that run out of descriptors: they go on, serve whom they have, say so, and end as they were asked to.
+// Processes that run out of descriptors: they keep running, serve existing clients, log a notice, and stop normally.
 public sealed class CrowdedTests
 {
     private static readonly int s_ownLimit = OperatingSystem.IsLinux() ? LimitOf("self") : 0;
@@ -45,7 +45,8 @@ public sealed class CrowdedTests
     public Task Descriptors_that_the_program_holds_at_the_top_do_not_count_as_free(string engine) =>
         CrowdAsync(engine, "inline", 512, left: 200, high: 80);
 
-    // The program has opened thousands since its server began to accept, and so many come at once: all of them are there before a loop sees the first.
+    // The program opened thousands of connections after its server started, and as many connect at the same time: all
+    // are in the backlog before a loop accepts the first.
     [Theory]
     [InlineData("epoll")]
     [InlineData("uring")]
@@ -87,7 +88,7 @@ public sealed class CrowdedTests
 
             for (int i = 0; i < room + 50; i++) clients.Add(new Client(port));
             if (isBurst) await process.StandardInput.WriteLineAsync("go");
-            // One is shed as soon as it is full; until then each is served.
+            // At the limit a client is shed; until then each is served.
             await Until(() => clients.Exists(static c => c.WasShed) && clients.Exists(static c => c.IsServed), "somebody to be shed");
             await Deadline.Within(
                 async cancellation =>
@@ -97,7 +98,7 @@ public sealed class CrowdedTests
                         await process.StandardInput.WriteLineAsync("now".AsMemory(), cancellation);
                         string line = await output.ThatContains("now ");
                         if (int.Parse(line[4..], CultureInfo.InvariantCulture) == clients.Count(static c => c.IsServed)) return 0;
-                        await Task.Delay(10, cancellation); // tidy: waits because the answers of others are on their way
+                        await Task.Delay(10, cancellation); // tidy: waits because responses are in transit
                     }
                 },
                 () => $"all sessions to be served; {clients.Count(static c => c.IsServed)} are");
@@ -148,12 +149,12 @@ public sealed class CrowdedTests
     private static async Task Until(Func<bool> condition, string what) => await Deadline.Within(
         async cancellation =>
         {
-            while (!condition()) await Task.Delay(5, cancellation); // tidy: waits because other tasks note what happened
+            while (!condition()) await Task.Delay(5, cancellation); // tidy: waits because other tasks set the state
             return 0;
         },
         () => what);
 
-    // Says something, and notes whether it is answered or closed.
+    // Sends a line, and records whether it is answered or closed.
     private sealed class Client : IDisposable
     {
         private readonly Socket _socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);

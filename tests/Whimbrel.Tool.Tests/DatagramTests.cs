@@ -11,7 +11,7 @@ public class DatagramTests
 
     private static Task<UdpReceiveResult> ReceiveAsync(UdpClient client) => Deadline.Within(async c => await client.ReceiveAsync(c), () => "a datagram");
 
-    // A group of its own for each test, and a port that was free a moment ago.
+    // A separate group for each test, and a port that was free a moment ago.
     private static string NewGroup()
     {
         using var port = Plain();
@@ -113,12 +113,12 @@ public class DatagramTests
         int port = ((IPEndPoint)tool.EndPoint).Port;
         using (var raw = OpenRaw())
         {
-            // The UDP header by hand: source, destination, length, no checksum.
+            // The UDP header is written by hand: source, destination, length, no checksum.
             byte[] forged = [(byte)(port >> 8), (byte)port, (byte)(port >> 8), (byte)port, 0, 12, 0, 0, 1, 2, 3, 4];
             for (var i = 0; i < 3; i++) raw.SendTo(forged, tool.EndPoint);
         }
 
-        // Behind them: what it gets in answer tells that they have been seen.
+        // Sent after them: the response shows that they have been processed.
         using var honest = Plain();
         await honest.SendAsync("x"u8.ToArray(), (IPEndPoint)tool.EndPoint, TestContext.Current.CancellationToken);
         Assert.Equal("x"u8.ToArray(), (await ReceiveAsync(honest)).Buffer);
@@ -200,7 +200,7 @@ public class DatagramTests
         await using var member = RunningTool.Start("join", group, "--interface", "127.0.0.1", "--count", "5", "--quiet");
         await member.Error.ThatContains("joined ");
         using var sender = SenderTo(group, out var to);
-        // Two are missing, one is late, and the last is none of those that have numbers.
+        // Two are missing, one is late, and the last one has no number.
         foreach (var message in (byte[][])[Numbered(1), Numbered(4), Numbered(6), Numbered(3), "no number"u8.ToArray()]) await sender.SendAsync(message, to, TestContext.Current.CancellationToken);
         Assert.Equal("total: 5 datagrams from 1 sources, 2 missing by their numbers, 0 dropped by the system, 0 not printed", await member.Out.NextAsync());
         Assert.Equal(0, await member.ExitCodeAsync());

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool.Tests;
 
-// Every wait of these tests ends with what it waits for; only a broken build reaches this.
+// Deadline of all waits of these tests. Only a broken build reaches it.
 internal static class Deadline
 {
     public static readonly TimeSpan Patience = TimeSpan.FromSeconds(60);

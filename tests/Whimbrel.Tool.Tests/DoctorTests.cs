@@ -6,14 +6,15 @@ using Whimbrel.Tool.Doctor;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>Each check of the doctor over forged trees of /proc and /sys: a good value, a bad one, a missing file and garbage. And the command itself.</summary>
+/// <summary>Each check of the doctor on fake trees of /proc and /sys: a good value, a bad one, a missing file and
+/// garbage. And the command itself.</summary>
 public sealed class DoctorTests
 {
     private const string Memlock = "memlock";
     private const string Nofile = "nofile";
 
     [Theory]
-    // name, file, its content (null: missing), what it comes to, a part of the text, a part of the fix
+    // name, file, its content (null: missing), status, part of the text, part of the fix
     [InlineData("kernel", "/proc/sys/kernel/osrelease", "6.18.44-fc\n", "Ok", "Linux 6.18.44-fc: has all", "")]
     [InlineData("kernel", "/proc/sys/kernel/osrelease", "6.16\n", "Ok", "has all", "")]
     [InlineData("kernel", "/proc/sys/kernel/osrelease", "6.1.0-13-amd64", "Ok", "new enough for io_uring", "")]
@@ -62,7 +63,7 @@ public sealed class DoctorTests
     public void A_file_of_the_system_becomes_a_finding(string name, string path, string? content, string verdict, string text, string fix)
     {
         using ForgedTree tree = new();
-        // Without its release the tree is no Linux: that is another test.
+        // Without osrelease the tree is not Linux, which another test covers.
         tree.Write(path, content);
         Finding finding = tree.Finding(name);
         Assert.Equal(verdict, finding.Verdict.ToString());

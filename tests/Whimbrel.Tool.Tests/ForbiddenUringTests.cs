@@ -4,14 +4,14 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The tool in a process to which a seccomp filter, like those of containers, forbids io_uring.</summary>
+/// <summary>The tool in a process whose seccomp filter forbids io_uring, as in containers.</summary>
 public sealed class ForbiddenUringTests
 {
     private const int SetupCall = 425;
     private const int EnterCall = 426;
     private const int RegisterCall = 427;
 
-    // The filter: load the number of the system call; the one that is forbidden gives the error, all others are allowed.
+    // The filter loads the number of the system call; the forbidden one returns the error, all others are allowed.
     private const string Forbid = """
         import ctypes, os, struct, sys
         error, call = int(sys.argv[1]), int(sys.argv[2])
@@ -66,7 +66,7 @@ public sealed class ForbiddenUringTests
         (int exitCode, string output) = await ServeAsync(1, "auto");
         Assert.Equal(0, exitCode);
         Assert.Contains("(engine epoll, ", output, StringComparison.Ordinal);
-        // One line: why, and how to allow it. It is the only notice about it.
+        // One line with the reason and the cure. It is the only notice about io_uring.
         string told = Assert.Single(output.Split('\n'), static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
         Assert.Contains("Using the epoll engine", told, StringComparison.Ordinal);
         Assert.Contains("To allow it: ", told, StringComparison.Ordinal);
@@ -81,7 +81,8 @@ public sealed class ForbiddenUringTests
         (int exitCode, string output) = await RunAsync(errno, SetupCall, "doctor");
         Assert.Equal(1, exitCode);
         Assert.Contains($"advice  io_uring         {reason}", output, StringComparison.Ordinal);
-        // A real filter, seen by the process itself; where the setting forbids it too, the setting is named first.
+        // A real filter, detected by the process itself. If the sysctl forbids io_uring as well, the sysctl is named
+        // first.
         Assert.Matches("-> (let the seccomp profile allow io_uring_setup|sysctl -w kernel.io_uring_disabled=0)", output);
         Assert.Contains("ok      epoll ", output, StringComparison.Ordinal);
     }

@@ -2,7 +2,7 @@ using Whimbrel.Tool.Doctor;
 
 namespace Whimbrel.Tool.Tests;
 
-// A tree of /proc and /sys as the test wants it; it begins as that of a machine about which there is nothing to say.
+// A fake tree of /proc and /sys. It starts as that of a machine without findings.
 internal sealed class ForgedTree : IDisposable
 {
     private readonly string _root = Directory.CreateTempSubdirectory("whimbrel-doctor-").FullName;
@@ -44,7 +44,7 @@ internal sealed class ForgedTree : IDisposable
         
         """;
 
-    // Null removes it.
+    // Null removes the file.
     public void Write(string path, string? text)
     {
         var full = _root + path;

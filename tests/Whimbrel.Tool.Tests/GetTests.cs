@@ -7,7 +7,7 @@ using System.Text.Json;
 
 namespace Whimbrel.Tool.Tests;
 
-// `whimbrel get` against `whimbrel serve http`, plain and over TLS, and against nobody.
+// `whimbrel get` with `whimbrel serve http`, plain and over TLS, and without a server.
 public sealed class GetTests : IDisposable
 {
     private readonly TemporaryFolder _folder = new();
@@ -60,7 +60,7 @@ public sealed class GetTests : IDisposable
     public async Task A_head_is_printed_without_what_steers_a_terminal()
     {
         await using var tool = await RunningTool.Serve("http");
-        (int code, string output, string error) = await GetAsync(null, "--head", $"{tool.Address}/bytes/7"); // without a scheme, too
+        (int code, string output, string error) = await GetAsync(null, "--head", $"{tool.Address}/bytes/7"); // also without a scheme
         Assert.Equal((0, ""), (code, error));
         Assert.StartsWith("HTTP/1.1 200 OK\n", output, StringComparison.Ordinal);
         Assert.Contains("\nContent-Length: 7", output, StringComparison.Ordinal);
@@ -178,7 +178,7 @@ public sealed class GetTests : IDisposable
         await using RunningTool tool = RunningTool.Start("get", $"http://{server.Address}/delay/600000");
         await server.Error.ThatContains("1 connections");
         await tool.SignalAsync("INT");
-        Assert.Equal("whimbrel: cancelled", await tool.Error.ThatContains("whimbrel: ")); // behind notices, on a busy machine
+        Assert.Equal("whimbrel: cancelled", await tool.Error.ThatContains("whimbrel: ")); // after notices, on a busy machine
         Assert.Equal(1, await tool.ExitCodeAsync());
     }
 

@@ -2,7 +2,7 @@ using System.Diagnostics;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The programs of bench, run as a user runs them.</summary>
+/// <summary>The programs of bench, started as a user starts them.</summary>
 internal static class Harness
 {
     internal static string Root => SourceTree.Root;
@@ -19,7 +19,7 @@ internal static class Harness
         }
     }
 
-    /// <summary>All scenarios of this peer, shortly.</summary>
+    /// <summary>Runs all scenarios of this peer, briefly.</summary>
     internal static async Task EveryByteIsRightAsync(string peer)
     {
         if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();

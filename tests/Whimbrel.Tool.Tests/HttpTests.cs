@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Tool.Tests;
 
-// The test server, asked by curl.
+// The test server, requested with curl.
 public class HttpTests
 {
     private static async Task<string> CurlAsync(params string[] arguments)

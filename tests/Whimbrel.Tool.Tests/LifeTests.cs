@@ -142,7 +142,7 @@ public class LifeTests
     [Fact]
     public async Task Connect_says_that_it_does_not_know_the_host()
     {
-        // A name that every system refuses without asking the network: a part of it is too long for any server of names.
+        // A name that every resolver rejects without a query, because one label is too long.
         var (code, _, errors) = await RunningTool.Run("", "connect", $"tcp://{string.Join('.', Enumerable.Repeat("whimbrel-no-such-host", 11))}.invalid:80");
         Assert.Equal(1, code);
         Assert.Contains("the host name is unknown", Assert.Single(errors), StringComparison.Ordinal);
@@ -162,7 +162,7 @@ public class LifeTests
     [Fact]
     public async Task Connect_says_why_it_cannot()
     {
-        // Bound and not listening: nobody else can take the port, and nobody answers there.
+        // Bound but not listening: no other socket can take the port, and connects are refused.
         using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         var (code, _, errors) = await RunningTool.Run("", "connect", socket.LocalEndPoint!.ToString()!);

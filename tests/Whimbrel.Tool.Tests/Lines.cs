@@ -2,14 +2,14 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Tool.Tests;
 
-// The lines of a stream, one by one, and what was seen of them so far for the message of a failure.
+// The lines of a stream, one by one, with the lines seen so far for the message of a failure.
 internal sealed class Lines(StreamReader reader, string name)
 {
     private readonly ConcurrentQueue<string> _seen = new();
 
     public string Seen => string.Join('\n', _seen);
 
-    // Null at the end.
+    // Null at the end of the stream.
     public Task<string?> NextAsync() => Deadline.Within(
         async cancellation =>
         {
@@ -19,7 +19,7 @@ internal sealed class Lines(StreamReader reader, string name)
         },
         () => $"a line of {name}; there were:\n{Seen}");
 
-    // The first line that contains the text; lines before it are passed over.
+    // The first line that contains the text; lines before it are skipped.
     public async Task<string> ThatContains(string text)
     {
         while (await NextAsync() is { } line)

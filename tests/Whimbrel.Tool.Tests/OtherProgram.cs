@@ -2,7 +2,7 @@ using System.Diagnostics;
 
 namespace Whimbrel.Tool.Tests;
 
-// A program of somebody else, found on the PATH; a test that needs one that is missing is skipped.
+// External programs on the PATH. A test that needs a missing one is skipped.
 internal static class OtherProgram
 {
     public static void Needs(params string[] names)

@@ -4,7 +4,7 @@ using System.Text;
 
 namespace Whimbrel.Tool.Tests;
 
-// A client that has nothing of ours in it.
+// A client that uses nothing of Whimbrel.
 internal sealed class Peer : IDisposable
 {
     private readonly Socket _socket;
@@ -35,7 +35,7 @@ internal sealed class Peer : IDisposable
         },
         () => $"{count} bytes");
 
-    // 0 at the peer's end.
+    // 0 at the end of the stream.
     public Task<int> ReadSomeAsync(byte[] into) => Deadline.Within(async cancellation => await _stream.ReadAsync(into, cancellation), () => "bytes");
 
     public void Dispose() => _stream.Dispose();

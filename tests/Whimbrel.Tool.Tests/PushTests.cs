@@ -43,7 +43,7 @@ public class PushTests
         }
     }
 
-    // Reads so many messages, each with a greater number than the one before, and gives the last number.
+    // Reads this many messages with strictly increasing numbers, and returns the last number.
     private static async Task<ulong> CheckAsync(Peer peer, int size, ulong last, int count)
     {
         for (var i = 0; i < count; i++)

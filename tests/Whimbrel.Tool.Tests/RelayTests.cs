@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Tool.Tests;
 
-// `whimbrel relay` in front of `whimbrel serve echo`.
+// `whimbrel relay` with `whimbrel serve echo` as its target.
 public sealed class RelayTests
 {
     private static CancellationToken Stop => TestContext.Current.CancellationToken;
@@ -60,12 +60,13 @@ public sealed class RelayTests
     public async Task A_target_that_is_down_is_named_and_the_client_is_reset_by_the_relay()
     {
         using Socket nobody = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        nobody.Bind(new IPEndPoint(IPAddress.Loopback, 0)); // bound and not listening: nobody else takes the port meanwhile
+        // Bound but not listening, so that no other socket takes the port.
+        nobody.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         await using var relay = await RunningTool.Relay($"{nobody.LocalEndPoint}");
         using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         await Assert.ThrowsAsync<SocketException>(async () =>
         {
-            await client.ConnectAsync(relay.EndPoint, Stop); // the reset may come as early as here
+            await client.ConnectAsync(relay.EndPoint, Stop); // the reset may arrive during the connect
             await client.ReceiveAsync(new byte[1], Stop);
         });
         await relay.Error.ThatContains($"{nobody.LocalEndPoint} is down");

@@ -6,7 +6,7 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Tool.Tests;
 
-// The built tool as a process of its own, as a user starts it; killed at the end of the test if it still runs.
+// The built tool as a separate process, started as a user starts it. Killed at the end of the test if it still runs.
 internal sealed partial class RunningTool : IAsyncDisposable
 {
     private readonly Process _process;
@@ -14,7 +14,8 @@ internal sealed partial class RunningTool : IAsyncDisposable
     private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null, string? space = null)
     {
         string[] command = ["dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments];
-        if (space is not null) command = ["ip", "netns", "exec", space, .. command]; // which becomes the tool: no process between
+        // Ip replaces itself by the tool, so that no process is in between.
+        if (space is not null) command = ["ip", "netns", "exec", space, .. command];
         var start = new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,
@@ -42,16 +43,16 @@ internal sealed partial class RunningTool : IAsyncDisposable
 
     public static RunningTool Start(params string[] arguments) => new(arguments);
 
-    // A server that accepts. Takes any free port unless it is told where to listen.
+    // A server that accepts connections, on any free port unless the options contain an address.
     public static Task<RunningTool> Serve(string kind, params string[] options) => ServeBy(null, kind, options);
 
-    // The same with one TLS layer and no other.
+    // Same as Serve, with one TLS provider only.
     public static Task<RunningTool> ServeBy(string? tlsLayer, string kind, params string[] options) => ServeWith(tlsLayer, null, kind, options);
 
-    // The same with BlockedLoop inside.
+    // Same as Serve, with BlockedLoop inside.
     public static Task<RunningTool> ServeBlockable(string kind, params string[] options) => ServeWith(null, typeof(BlockedLoop).Assembly.Location, kind, options);
 
-    // The same in a network namespace.
+    // Same as Serve, in a network namespace.
     public static Task<RunningTool> ServeIn(string space, string kind, params string[] options) => ListeningAsync(new RunningTool(["serve", kind, .. options], space: space));
 
     private static Task<RunningTool> ServeWith(string? tlsLayer, string? hook, string kind, string[] options)
@@ -60,7 +61,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
         return ListeningAsync(new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options], tlsLayer, hook));
     }
 
-    // Any command that listens, on any free port.
+    // A relay on any free port.
     public static Task<RunningTool> Relay(params string[] options) => ListeningAsync(new RunningTool(["relay", "127.0.0.1:0", .. options]));
 
     private static async Task<RunningTool> ListeningAsync(RunningTool tool)
@@ -73,7 +74,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
         return tool;
     }
 
-    // Runs to the end.
+    // Runs the tool until it exits.
     public static async Task<(int ExitCode, List<string> Out, List<string> Error)> Run(string? input, params string[] arguments)
     {
         await using var tool = new RunningTool(arguments);
@@ -81,12 +82,12 @@ internal sealed partial class RunningTool : IAsyncDisposable
         tool.Input.Close();
         var output = tool.Out.ToEndAsync();
         var errors = await tool.Error.ToEndAsync();
-        // What is true of a machine and about no test: io_uring is refused, as in containers, or a loop got no cpu for long.
+        // Notices that depend on the machine: io_uring is forbidden, as in containers, or a loop got no CPU time.
         errors.RemoveAll(static line => line.StartsWith("notice: ", StringComparison.Ordinal) && (line.EndsWith("explain no-io-uring", StringComparison.Ordinal) || line.EndsWith("explain blocked-loop", StringComparison.Ordinal)));
         return (await tool.ExitCodeAsync(), await output, errors);
     }
 
-    // Wrong arguments: exit code 2, and one line that says what would be right.
+    // Wrong arguments: exit code 2, and one line that names the correct form.
     public static async Task AssertRefused(string expected, string right, params string[] arguments)
     {
         var (code, output, errors) = await Run(null, arguments);
@@ -114,7 +115,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
         },
         () => "the end of the tool");
 
-    // The end that a user asks for: drained, exit code 0, and the totals as they were printed.
+    // Stops the tool as a user does: drained, exit code 0. Returns the printed totals.
     public async Task<string> StopAsync()
     {
         await SignalAsync("TERM");

@@ -1,6 +1,6 @@
-// The runtime looks for this name, outside of any namespace, in the assembly that DOTNET_STARTUP_HOOKS names, and calls it
-// before Main: so the tool can have a loop that is blocked, which it has not by itself (Whimbrel.Tool.Tests.BlockedLoop).
-#pragma warning disable CA1050 // the name is the runtime's
+// The runtime looks for this class, in no namespace, in the assembly that DOTNET_STARTUP_HOOKS names, and calls it
+// before Main. It gives the tool a loop that can be blocked (Whimbrel.Tool.Tests.BlockedLoop).
+#pragma warning disable CA1050 // the runtime prescribes the name
 internal static class StartupHook
 #pragma warning restore CA1050
 {

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool.Tests;
 
-// Gone at the end of the test, with all that is in it.
+// Deleted at the end of the test, with its content.
 internal sealed class TemporaryFolder : IDisposable
 {
     public string Path { get; } = Directory.CreateTempSubdirectory("whimbrel-").FullName;

@@ -6,7 +6,7 @@ using Whimbrel.Tool.Top;
 
 namespace Whimbrel.Tool.Tests;
 
-// whimbrel top beside servers that run, have ended, or are none.
+// whimbrel top with servers that run, have ended, or are no servers.
 public sealed class TopTests : IDisposable
 {
     private readonly TemporaryFolder _folder = new();
@@ -162,7 +162,8 @@ public sealed class TopTests : IDisposable
         Assert.Equal(1, code);
     }
 
-    // A Unix socket of somebody else's, who says one thing to each peer; null: nothing, and stays.
+    // A Unix socket of another program, which sends one text to each peer and closes; null: sends nothing and stays
+    // open.
     private sealed class Answers : IDisposable
     {
         private readonly Socket _listener = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
@@ -186,7 +187,7 @@ public sealed class TopTests : IDisposable
                     }
                     catch (SocketException)
                     {
-                        // It has heard enough.
+                        // The text was sent: close.
                     }
                     peer.Dispose();
                 }

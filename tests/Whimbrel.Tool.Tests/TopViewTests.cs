@@ -56,7 +56,7 @@ public class TopViewTests
         Assert.Equal("    0        3         -       -         -         -          -          -          -    1.5 KiB       7        1", first[9]);
         Assert.Equal(first[2..], TopView.Screen(Snapshot(1) with { Pid = 41 }, Snapshot(1), 200, 50)[2..]);
         Assert.Equal(first[3], TopView.Screen(Snapshot(1) with { Servers = [Server(1) with { StartedAt = s_started.AddSeconds(1) }] }, Snapshot(2), 200, 50)[3]);
-        // The same moment: nothing can be divided by that.
+        // Two snapshots of the same time: rates cannot be computed.
         Assert.Equal(first[2..], TopView.Screen(Snapshot(1), Snapshot(1), 200, 50)[2..]);
     }
 

@@ -4,7 +4,7 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.TrimSmoke;
 
-// Publishes two small programs trimmed, as one self-contained file, and runs them: what is annotated must also be true.
+// Publishes two small programs trimmed, as one self-contained file, and runs them: trim annotations must also be true.
 public sealed partial class TrimTests : IDisposable
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromMinutes(8);
@@ -23,7 +23,7 @@ public sealed partial class TrimTests : IDisposable
             "dotnet",
             "publish", project, "-c", "Release", "-r", runtime, "--self-contained", "--nologo",
             "-p:PublishTrimmed=true", "-p:PublishSingleFile=true", "-p:EnableTrimAnalyzer=true", "-p:EnableSingleFileAnalyzer=true", "-p:EnableAotAnalyzer=true", "-p:LibrariesAreBuilt=true",
-            // Its own place for everything, so that the solution's output is not touched.
+            // A separate folder for everything, so that the solution's output is not touched.
             $"--artifacts-path={Path.Combine(_folder, "artifacts")}", "-o", Path.Combine(_folder, "published"));
         if (code != 0 && Unavailable().IsMatch(output)) Assert.Skip($"the runtime pack of {runtime} cannot be restored here: {LastLines(output)}");
         Assert.True(code == 0, output);
@@ -35,7 +35,7 @@ public sealed partial class TrimTests : IDisposable
         Assert.Equal(["TrimmedPrograms"], files);
         (code, output) = await RunAsync(program, "echo");
         Assert.True(code == 0, output);
-        // On a machine that is busy enough this notice may follow, and nothing else.
+        // On a busy machine this notice may follow, and nothing else.
         Assert.Matches("^(uring|epoll|portable): whimbrel$", Assert.Single(output.Trim().Split('\n'), static line => !line.StartsWith("Whimbrel: A callback blocked loop", StringComparison.Ordinal)));
         (code, string site) = await RunAsync(program, "web");
         Assert.True(code == 0, site);
@@ -71,7 +71,7 @@ public sealed partial class TrimTests : IDisposable
     private static async Task<(int ExitCode, string Output)> RunAsync(string program, params string[] arguments)
     {
         ProcessStartInfo start = new(program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true };
-        // A test run that was itself started by the SDK carries its settings.
+        // A test run started by the SDK inherits its settings.
         foreach (string name in start.Environment.Keys.Where(static k => k.StartsWith("MSBUILD", StringComparison.OrdinalIgnoreCase) || k.StartsWith("TESTINGPLATFORM", StringComparison.OrdinalIgnoreCase)).ToList()) start.Environment.Remove(name);
         start.Environment["MSBUILDDISABLENODEREUSE"] = "1";
         start.Environment["UseSharedCompilation"] = "false";

@@ -6,7 +6,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Many groups on three nodes of this process over a broker: bytes of each on each node, and how long a first member waits for what another node says.</summary>
+/// <summary>Many groups on three nodes of this process with a broker: bytes per group and node, and the time from the
+/// first join until the first message of another node.</summary>
 internal static class ClusterGroups
 {
     private const int Nodes = 3, FirstJoins = 2_000;
@@ -21,7 +22,7 @@ internal static class ClusterGroups
             nodes[i] = await Node.StartAsync($"{(char)('a' + i)}", broker);
         }
 
-        // What is made once, with the first groups, is not counted.
+        // One-time allocations of the first groups are not counted.
         await FillAsync(nodes, "warm", 100);
         var before = GC.GetTotalMemory(forceFullCollection: true);
         await FillAsync(nodes, "g", groups);
@@ -47,7 +48,7 @@ internal static class ClusterGroups
                 node.Cluster.Group($"{name}{i}").Join(node.Session);
             }
 
-            // The question that goes with a subscription comes back behind it.
+            // The question that is sent with a subscription returns after it.
             await UntilAsync(() => node.Cluster.ReadCounters().Echoes >= echoes + groups);
         }
     }
@@ -60,7 +61,8 @@ internal static class ClusterGroups
             for (var i = 0; i < groups; i++)
             {
                 node.Cluster.Group($"{name}{i}").Broadcast(s_message);
-                // In small steps, so that what a burst leaves in the pools of the loops is not taken for memory of groups.
+                // In small steps, so that what a burst leaves in the pools of the loops is not counted as memory of
+                // groups.
                 if (i % 20 == 19)
                 {
                     heard += 20 * (Nodes - 1);
@@ -69,10 +71,11 @@ internal static class ClusterGroups
             }
         }
 
-        await Task.Delay(TimeSpan.FromSeconds(8)); // the marks behind them
+        await Task.Delay(TimeSpan.FromSeconds(8)); // the marks that follow
     }
 
-    /// <summary>One joins a group that nobody had, while another says something every tenth of a millisecond; until the first of it is given to the member.</summary>
+    /// <summary>One node joins an empty group while another broadcasts every tenth of a millisecond; measures the time
+    /// until the member receives the first message.</summary>
     private static double[] FirstJoinWaits(Node[] nodes)
     {
         var waits = new double[FirstJoins];
@@ -175,7 +178,7 @@ internal static class ClusterGroups
             }
             catch (Exception e) when (e is SocketException or ObjectDisposedException)
             {
-                // The end.
+                // The connection has ended.
             }
         }
 

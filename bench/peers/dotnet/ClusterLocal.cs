@@ -5,7 +5,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Broadcasts to members of the own node, through a group of the server and through one of a cluster, in turn: what a cluster costs those who are all here.</summary>
+/// <summary>Broadcasts to members of the own node, alternately through a group of the server and one of a cluster: the
+/// cost of a cluster when all members are local.</summary>
 internal static class ClusterLocal
 {
     private const int Members = 100, MessageBytes = 64, Windows = 31, Warm = 6;
@@ -39,7 +40,7 @@ internal static class ClusterLocal
         List<double> ofCluster = [], ofTwin = [];
         for (var i = 0; i < Warm + Windows; i++)
         {
-            // In turn, so that neither is always behind the other.
+            // Alternating order, so that neither always runs after the other.
             var first = await WindowAsync(engine, () => plain.Broadcast(s_message), each, count);
             var through = await WindowAsync(engine, () => everywhere.Broadcast(s_message), each, count);
             var again = await WindowAsync(engine, () => twin.Broadcast(s_message), each, count);
@@ -61,7 +62,8 @@ internal static class ClusterLocal
         }
     }
 
-    /// <summary>Seconds until all members have so many broadcasts, of which some are made in each turn of the loop.</summary>
+    /// <summary>Seconds until all members have received `count` broadcasts, of which `each` are sent per loop
+    /// iteration.</summary>
     private static async Task<double> WindowAsync(Engine engine, Func<SendResult> broadcast, int each, int count)
     {
         Volatile.Write(ref s_received, 0);

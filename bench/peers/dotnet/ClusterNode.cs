@@ -5,7 +5,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>A node of a cluster whose sessions are members of one group; it publishes as <c>load/pubsub.c</c> does, or only has members.</summary>
+/// <summary>A cluster node whose sessions are members of one group; it publishes as <c>load/pubsub.c</c> does, or only
+/// has members.</summary>
 internal static class ClusterNode
 {
     private const int MessageBytes = 64, Window = 16_384, Batch = 64, Probe = 0, Counted = 1, End = 2;

@@ -2,7 +2,7 @@ using System.IO.Pipelines;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>One connection as its groups see it. Several broadcasts may write at once: one after the other.</summary>
+/// <summary>One connection as its groups see it. Concurrent broadcasts write one after the other.</summary>
 internal sealed class GroupMember(PipeWriter output)
 {
     private readonly Lock _writing = new();
@@ -17,7 +17,7 @@ internal sealed class GroupMember(PipeWriter output)
         {
             message.CopyTo(output.GetSpan(message.Length));
             output.Advance(message.Length);
-            // A pipe may be flushed by one at a time; what comes meanwhile goes with the next flush.
+            // Only one flush of a pipe may run at a time; data written meanwhile is sent by the next flush.
             if (_flushing.IsCompleted)
             {
                 _flushing = FlushAsync();
@@ -38,7 +38,8 @@ internal sealed class GroupMember(PipeWriter output)
             {
                 if (flushed.IsCompleted || !_flushAgain)
                 {
-                    // Before the lock is left, or a message that comes now would wait for a flush that has ended.
+                    // Before the lock is released: otherwise a message written now would wait for a flush that has
+                    // ended.
                     _flushing = Task.CompletedTask;
                     return;
                 }

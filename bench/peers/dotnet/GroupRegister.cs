@@ -4,10 +4,8 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// Groups as they are mostly written on pipes: a dictionary of lists under a lock, and a broadcast that writes to each
-/// member's pipe and flushes it. The messages are those of bench/README.md, "Groups".
-/// </summary>
+/// <summary> Groups as they are commonly implemented on pipes: a dictionary of lists under a lock, and a broadcast that
+/// writes to each member's pipe and flushes it. The messages are those of bench/README.md, "Groups". </summary>
 internal sealed class GroupRegister
 {
     internal const int MessageSize = 32;

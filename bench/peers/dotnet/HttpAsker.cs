@@ -5,13 +5,12 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// A client that asks for the same bytes over kept connections, one request at a time on each, and looks at every byte of every answer.
-/// HttpClient over .NET's handler and over ours runs the very same code; the pool and the session are what our guide shows.
-/// </summary>
+/// <summary> A client that requests the same bytes over kept-alive connections, one request at a time on each, and
+/// checks every byte of every response. HttpClient over .NET's handler and over ours runs the same code; the pool and
+/// the session are used as in our guide. </summary>
 internal static class HttpAsker
 {
-    /// <summary>What the load program's table begins with, as the responder in C makes it.</summary>
+    /// <summary>The first bytes of the load program's table, as the responder in C produces them.</summary>
     private static byte[] s_expected = [];
 
     private static long s_answers;
@@ -105,7 +104,7 @@ internal static class HttpAsker
         Interlocked.Increment(ref s_answers);
     }
 
-    /// <summary>The end of a caller is the end of the run.</summary>
+    /// <summary>If a caller ends, the run ends.</summary>
     private static void Watch(Task caller) => caller.ContinueWith(static failed => Fail(failed.Exception!.InnerException!.ToString()), TaskScheduler.Default);
 
     private static void Check(bool isRight)

@@ -28,7 +28,7 @@ internal static class KestrelServer
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
-        builder.Services.AddSingleton<PushLog>(); // made when the first push client comes
+        builder.Services.AddSingleton<PushLog>(); // created when the first push client connects
         builder.Services.AddSingleton<GroupRegister>();
         builder.WebHost.UseSockets(sockets => sockets.UnsafePreferInlineScheduling = inline);
         if (certificate is not null)
@@ -66,7 +66,7 @@ internal static class KestrelServer
                     var result = await input.ReadAsync();
                     foreach (var segment in result.Buffer)
                     {
-                        // Copies into the pipe; one flush below sends it all.
+                        // Copies into the pipe; the flush below sends everything.
                         var room = output.GetMemory(segment.Length);
                         segment.CopyTo(room);
                         output.Advance(segment.Length);
@@ -82,7 +82,7 @@ internal static class KestrelServer
             }
             catch (ConnectionResetException)
             {
-                // The client went away; the connection ends either way.
+                // The client disconnected; the connection ends either way.
             }
         }
     }
@@ -114,7 +114,7 @@ internal static class KestrelServer
             }
             catch (ConnectionResetException)
             {
-                // The client went away; the connection ends either way.
+                // The client disconnected; the connection ends either way.
             }
             finally
             {
@@ -134,7 +134,7 @@ internal static class KestrelServer
             }
             catch (ConnectionResetException)
             {
-                // The client has gone; that is how a push ends.
+                // The client has disconnected, which is the normal end of a push.
             }
         }
     }

@@ -221,11 +221,12 @@ internal static class KestrelWeb
         }
         catch (Exception gone) when (gone is WebSocketException or OperationCanceledException or IOException)
         {
-            // The client went away; the connection ends either way.
+            // The client disconnected; the connection ends either way.
         }
     });
 
-    /// <summary>Several broadcasts may come to a member at once, and a WebSocket takes one send at a time.</summary>
+    /// <summary>Several broadcasts may reach a member concurrently, and a WebSocket accepts one send at a
+    /// time.</summary>
     private sealed class Member(WebSocket socket)
     {
         private readonly SemaphoreSlim _turn = new(1);
@@ -239,7 +240,7 @@ internal static class KestrelWeb
             }
             catch (WebSocketException)
             {
-                // It has left.
+                // The member has left.
             }
             finally
             {

@@ -16,7 +16,7 @@ internal static class NetCoreServerPeer
     {
         var address = IPAddress.Loopback;
         var context = certificate is null ? null : new SslContext(SslProtocols.Tls13, certificate);
-        // Only the servers of HTTP have files: the folder is there when one of them is measured.
+        // Only the HTTP servers have files: the folder exists when one of them is measured.
         var bodies = folder is null || !kind.StartsWith("web", StringComparison.Ordinal) ? null : BodiesOf(folder);
         switch (kind)
         {
@@ -110,7 +110,7 @@ internal static class NetCoreServerPeer
 
     private sealed class Listener(TcpServer server) : TcpSession(server)
     {
-        // A slow client misses messages, and stays: as the old programs mean it.
+        // A slow client misses messages and stays connected, as in the old programs.
         public override bool SendAsync(ReadOnlySpan<byte> buffer) => BytesPending + BytesSending + buffer.Length <= OldProducer.MostPending && base.SendAsync(buffer);
     }
 
@@ -148,7 +148,7 @@ internal static class NetCoreServerPeer
             SendAsync(endpoint, buffer, offset, size);
         }
 
-        // What programs of the old library do against a recursion there.
+        // As in programs of the old library, to avoid a recursion there.
         protected override void OnSent(EndPoint endpoint, long sent) => ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
     }
 
@@ -188,7 +188,8 @@ internal static class NetCoreServerPeer
 
         public override void OnWsConnected(HttpRequest request) => _path = request.Url.StartsWith("/stream/", StringComparison.Ordinal) ? "/discard" : request.Url;
 
-        // The old classes do not say which kind of message it was: what the load program asks for is known by its length.
+        // The old classes do not report the type of a message: a request of the load program is recognized by its
+        // length.
         public override void OnWsReceived(byte[] buffer, long offset, long size)
         {
             switch (_path)

@@ -1,9 +1,10 @@
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>What the old multicast servers send: a million messages a second, one in each call, from a thread of its own. Here they are numbered.</summary>
+/// <summary>Sends what the old multicast servers send: a million messages a second, one per call, from a separate
+/// thread. Here they are numbered.</summary>
 internal static class OldProducer
 {
-    /// <summary>A session that has so many bytes pending misses messages (W3).</summary>
+    /// <summary>A session with this many pending bytes misses messages (W3).</summary>
     public const int MostPending = 1024 * 1024;
 
     private const int Rate = 1_000_000;

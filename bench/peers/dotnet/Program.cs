@@ -1,7 +1,8 @@
-// The .NET servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
-// Start here; each server is in the file of its name. All echo; two can also push, Kestrel has groups,
-// those whose name says udp speak datagrams, those whose name says web HTTP and WebSocket, and the old APIs what --serve says. `bench/run` sets
-// DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for the names that end in `-inline`: the runtime reads it once, at start.
+// The .NET servers that Whimbrel is measured against, one per name, each written as its documentation shows. Each
+// server is in the file of its name; start here. All echo; two can also push, Kestrel has groups, names with "udp" use
+// datagrams, names with "web" HTTP and WebSocket, and --serve selects the kind of the old APIs. `bench/run` sets
+// DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for names that end in `-inline`: the runtime reads it once, at its
+// start.
 
 using System.Globalization;
 using System.Net;

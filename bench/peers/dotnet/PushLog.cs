@@ -1,10 +1,8 @@
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// The push server's one log, as in peers/c/push_epoll.c: a ring of 32-byte messages that a producer thread fills flat out,
-/// and that every client is sent from its own offset. Nothing is dropped: the producer waits for the slowest client.
-/// The message is defined in bench/README.md.
-/// </summary>
+/// <summary> The push server's only log, as in peers/c/push_epoll.c: a ring of 32-byte messages that a producer thread
+/// fills at full speed, and that is sent to every client from its own offset. Nothing is dropped: the producer waits
+/// for the slowest client. bench/README.md defines the message. </summary>
 internal sealed class PushLog
 {
     private const int Size = 1024 * 1024;     // what W3 lets a session have pending
@@ -30,7 +28,8 @@ internal sealed class PushLog
         {
             while (true)
             {
-                // The signal first: an append after this read completes it, one before is seen in the head.
+                // The signal is read first: an append after this read completes it, and one before it is visible in the
+                // head.
                 var more = _more.Task;
                 var ready = Volatile.Read(ref _head) - client.At;
                 if (ready == 0)
@@ -69,7 +68,7 @@ internal sealed class PushLog
 
     private void WakeProducer()
     {
-        // Between publishing the offset and looking at the flag; the producer does the same the other way round.
+        // Between publishing the offset and reading the flag; the producer does the same in reverse order.
         Interlocked.MemoryBarrier();
         if (_producerWaits)
         {
@@ -105,7 +104,7 @@ internal sealed class PushLog
             Interlocked.MemoryBarrier();
             if (!HasRoom())
             {
-                // The limit only matters while there is no client: one that joins does not pulse.
+                // The timeout only matters while there is no client, because a joining client does not pulse.
                 Monitor.Wait(_room, TimeSpan.FromMilliseconds(10));
             }
 

@@ -3,10 +3,8 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// SocketAsyncEventArgs, two per connection: the lowest level that .NET offers. Operations that complete at once are
-/// handled in the loop of <see cref="Connection.Pump"/>, not by recursion.
-/// </summary>
+/// <summary> SocketAsyncEventArgs, two per connection: the lowest level that .NET offers. Operations that complete
+/// synchronously are handled in the loop of <see cref="Connection.Pump"/>, not by recursion. </summary>
 internal static class SaeaEcho
 {
     public static void Run(int port, Action<IPEndPoint> tell)
@@ -66,7 +64,7 @@ internal static class SaeaEcho
             }
         }
 
-        // Receive and send take turns until one of them has to wait; its Completed comes back here.
+        // Receives and sends alternately until one of them is pending; its Completed event continues here.
         private void Pump(bool afterReceive)
         {
             while (true)
@@ -86,7 +84,7 @@ internal static class SaeaEcho
                     }
                 }
 
-                // On a stream socket SendAsync completes only when all bytes are gone.
+                // On a stream socket SendAsync completes only when all bytes are sent.
                 if (_send.SocketError != SocketError.Success)
                 {
                     Dispose();

@@ -3,9 +3,8 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// What the runner may ask of a .NET server while it runs, by signal: SIGUSR1 prints the bytes allocated so far,
-/// SIGUSR2 collects, so that memory can be read without garbage in it. Answers are single lines on stdout.
+/// <summary> Requests of the runner to a running .NET server, by signal: SIGUSR1 prints the number of allocated bytes,
+/// SIGUSR2 collects garbage, so that memory can be measured without it. Responses are single lines on stdout.
 /// </summary>
 internal sealed class Signals : IDisposable
 {
@@ -31,7 +30,8 @@ internal sealed class Signals : IDisposable
     private static void Collect(PosixSignalContext context)
     {
         context.Cancel = true;
-        // Twice: what the first pass only finalizes, the second frees. Aggressive gives the pages back to the system.
+        // Twice, because the second pass frees what the first one only finalizes. Aggressive returns the pages to the
+        // system.
         GC.Collect(GC.MaxGeneration, GCCollectionMode.Aggressive, blocking: true, compacting: true);
         GC.WaitForPendingFinalizers();
         GC.Collect(GC.MaxGeneration, GCCollectionMode.Aggressive, blocking: true, compacting: true);

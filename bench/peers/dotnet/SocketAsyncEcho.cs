@@ -6,7 +6,8 @@ namespace Whimbrel.Bench.Peers;
 /// <summary>One async loop per connection on <see cref="Socket"/>: the shortest correct echo server in .NET.</summary>
 internal static class SocketAsyncEcho
 {
-    // Holds a whole window of W1. Allocated uninitialized, so that an idle connection only costs the pages it has touched.
+    // Holds a whole window of W1. Allocated uninitialized, so that an idle connection only occupies the pages it has
+    // touched.
     public const int BufferSize = 32 * 1024;
     public const int Backlog = 4096;
 
@@ -53,7 +54,7 @@ internal static class SocketAsyncEcho
             }
             catch (SocketException)
             {
-                // Reset by the client, or by its end while we were sending: the connection is over.
+                // Reset by the client, or closed while data was being sent: the connection has ended.
             }
         }
     }

@@ -37,7 +37,7 @@ internal static class SocketAsyncPush
             }
             catch (SocketException)
             {
-                // The client has gone; that is how a push ends.
+                // The client has disconnected, which is the normal end of a push.
             }
         }
     }

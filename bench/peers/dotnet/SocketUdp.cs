@@ -7,7 +7,7 @@ namespace Whimbrel.Bench.Peers;
 /// <summary>Datagrams on <see cref="Socket"/> with <see cref="SocketAddress"/>: one receive and one send at a time, nothing allocated for either.</summary>
 internal static class SocketUdp
 {
-    // Asked for by all servers of the comparison.
+    // All servers of the comparison use this size.
     public const int SocketBuffer = 1024 * 1024;
     private const int LargestDatagram = 65536;
 

@@ -6,7 +6,8 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary><see cref="SslStream"/> on a <see cref="Socket"/> per connection: TLS as .NET's documentation shows it, with what is the same for all prepared once.</summary>
+/// <summary><see cref="SslStream"/> on a <see cref="Socket"/> per connection: TLS as .NET's documentation shows it,
+/// with shared objects created once.</summary>
 internal static class SslStreamEcho
 {
     public static async Task RunAsync(int port, X509Certificate2 certificate, Action<IPEndPoint> tell)
@@ -43,7 +44,7 @@ internal static class SslStreamEcho
         }
         catch (Exception e) when (e is IOException or AuthenticationException or SocketException)
         {
-            // Reset by the client, or by its end while we were sending: the connection is over.
+            // Reset by the client, or closed while data was being sent: the connection has ended.
         }
     }
 }

@@ -2,10 +2,11 @@ using System.Globalization;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Reads a WebSocket as a stream and counts (W9). The load program sends messages of one size, and asks with one byte how many they were.</summary>
+/// <summary>Reads a WebSocket as a stream and counts (W9). The load program sends messages of one size, and requests
+/// their number with a message of one byte.</summary>
 internal static class StreamSink
 {
-    /// <summary>The sizes that have routes of their own.</summary>
+    /// <summary>Sizes with a route of their own.</summary>
     public static ReadOnlySpan<int> Sizes => [8 * 1024, 64 * 1024, 128 * 1024, 256 * 1024];
 
     public static async Task ReadAsync(Stream stream, int size, Func<string, ValueTask> answer)
@@ -21,7 +22,8 @@ internal static class StreamSink
                 continue;
             }
 
-            // A stream knows no messages, and a piece of one may end so too: then its rest is on the way.
+            // A stream has no message boundaries, and a piece of a message may have this length too: then its rest is
+            // in transit.
             var next = stream.ReadAsync(buffer).AsTask();
             if (await Task.WhenAny(next, Task.Delay(200)) != next)
             {

@@ -3,17 +3,15 @@ using System.Diagnostics.Metrics;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// A listener as an operator's exporter is one: each instrument of the meter is switched on and read once a second, what it is told is counted; or each request is
-/// followed. What an exporter makes of it is not here.
-/// </summary>
+/// <summary> A listener like an operator's exporter: enables each instrument of the meter, reads it once a second and
+/// counts the measurements; or follows each request. It does not format or export. </summary>
 internal static class Watching
 {
     private static MeterListener? s_listener;
     private static Timer? s_timer;
     private static long s_seen;
 
-    /// <summary>By its word: metrics, traces, or nothing.</summary>
+    /// <summary>Starts what the word names: metrics, traces, or nothing.</summary>
     public static bool TryStart(string word)
     {
         switch (word)

@@ -2,10 +2,8 @@ using System.Security.Cryptography;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// What the web servers answer: bytes of the load program's table, which repeats after a prime number of bytes. It is the file
-/// <c>table</c> of the folder that they serve.
-/// </summary>
+/// <summary> Response bodies of the web servers: bytes of the load program's table, which repeats with a prime period.
+/// It is the file <c>table</c> of the served folder. </summary>
 internal sealed class WebBodies(string folder)
 {
     public const int LargestBytes = 16 * 1024;
@@ -22,17 +20,17 @@ internal sealed class WebBodies(string folder)
         return aes;
     });
 
-    /// <summary>The sizes that have routes of their own.</summary>
+    /// <summary>Sizes with a route of their own.</summary>
     public static ReadOnlySpan<int> Sizes => [128, 1024, LargestBytes];
 
     public byte[] Of(int size) => _table[..size];
 
-    /// <summary>What becomes these bytes of the table when it is encrypted, so that the load program can check them.</summary>
+    /// <summary>Plaintext that encrypts to these bytes of the table, so that the load program can check them.</summary>
     public byte[] PlainOf(int size) => _cipher.Value.DecryptCbc(Of(size), _start, PaddingMode.None);
 
     public int Encrypt(byte[] plain, Span<byte> to) => _cipher.Value.EncryptCbc(plain, _start, to, PaddingMode.None);
 
-    /// <summary>The piece of a long body that begins there.</summary>
+    /// <summary>Piece of a long body at an offset.</summary>
     public ReadOnlyMemory<byte> PieceAt(long at, long end)
     {
         var offset = (int)(at % _table.Length);

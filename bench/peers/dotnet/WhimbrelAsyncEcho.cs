@@ -3,10 +3,8 @@ using Whimbrel;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>
-/// Whimbrel with callbacks that receive and awaited sends: as long as there is room the send has completed when it returns,
-/// and when there is none the session is not read until the answer is in the queue.
-/// </summary>
+/// <summary> Whimbrel with receive callbacks and awaited sends: a send completes synchronously while the send queue has
+/// space; otherwise the session is not read until the response is queued. </summary>
 internal sealed class WhimbrelAsyncEcho : Session
 {
     private readonly byte[] _answer = GC.AllocateUninitializedArray<byte>(SocketAsyncEcho.BufferSize);
@@ -22,13 +20,14 @@ internal sealed class WhimbrelAsyncEcho : Session
 
     protected override int OnUnread(ReadOnlySpan<byte> unread)
     {
-        // All of it: what is left comes again with more bytes or after a pause, and the peer may be waiting for these.
+        // Processes everything: unconsumed bytes are only delivered again with more bytes or after a pause, and the
+        // peer may be waiting for the responses.
         for (var taken = 0; ;)
         {
             var count = Math.Min(unread.Length - taken, _answer.Length);
             unread.Slice(taken, count).CopyTo(_answer);
             taken += count;
-            // Nothing may come while the answer waits for room; most of the time there is room, and nothing to stop.
+            // No data may be delivered while the response waits for space. Mostly there is space, and nothing to pause.
             var answer = AnswerAsync(count);
             if (!answer.IsCompleted)
             {

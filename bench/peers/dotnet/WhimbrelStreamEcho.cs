@@ -4,7 +4,8 @@ using Whimbrel;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Whimbrel in pull style: an async loop over a stream or a pipe per connection, on the connection's loop.</summary>
+/// <summary>Whimbrel in pull mode: an async loop over a stream or a pipe per connection, on the connection's
+/// loop.</summary>
 internal static class WhimbrelStreamEcho
 {
     public static async Task RunAsync(EngineKind kind, int port, bool pipe, Action<IPEndPoint> tell)

@@ -11,7 +11,7 @@ internal static class WhimbrelWeb
     {
         var engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
         var listening = new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls, AllowLargeMessages = true };
-        // A client that sends ahead reaches the 10,000 requests of a connection within two seconds.
+        // A pipelining client reaches the default limit of 10,000 requests per connection within two seconds.
         var server = new HttpServer(listening, new HttpOptions { BodyLimitBytes = 1L << 40, RequestLimit = int.MaxValue });
         AddRoutes(server, new WebBodies(folder));
         server.Files("/files", Path.Combine(folder, "files"));
@@ -34,7 +34,7 @@ internal static class WhimbrelWeb
             });
             server.Get($"/loops/{size}", async (_, response, stop) =>
             {
-                await Loop.Current!.DelayAsync(TimeSpan.Zero, stop); // goes on in the next turn of the loop
+                await Loop.Current!.DelayAsync(TimeSpan.Zero, stop); // resumes in the next loop iteration
                 response.Bytes(body, "application/octet-stream"u8);
             });
             server.Get($"/aes/{size}", (_, response) =>
@@ -70,7 +70,8 @@ internal static class WhimbrelWeb
         });
     }
 
-    // Connections that are silent get a ping every other time: from 10,000 of them 5,000 a second. Ten times as many are more than one cpu does beside the client, and who is late is taken for dead.
+    // Idle connections get a ping at every second interval: 10,000 of them make 5,000 pings a second. Ten times as many
+    // exceed one CPU that the client shares, and a late client is considered dead.
     private static TimeSpan Beat => TimeSpan.FromSeconds(1);
 
     private static void AddSockets(HttpServer server)

@@ -1,4 +1,4 @@
-// The README's echo server, as bench/run start measures it: it prints where it listens, and a line on stdin stops it.
+// The README's echo server, as bench/run start measures it: it prints its address, and stops at a line on stdin.
 using System.Net;
 using Whimbrel;
 

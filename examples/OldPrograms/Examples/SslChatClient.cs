@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Examples;
 
-/// A client of the chat. When the server goes away it comes back.
+/// A client of the chat. When the server disconnects, it reconnects.
 internal static class SslChatClient
 {
     private static void Main(string[] args)

@@ -9,7 +9,7 @@ using TcpClient = NetCoreServer.TcpClient; // plain
 
 namespace OldPrograms.Examples;
 
-/// A client of the chat. When the server goes away it comes back.
+/// A client of the chat. When the server disconnects, it reconnects.
 internal static class TcpChatClient
 {
     private static void Main(string[] args)

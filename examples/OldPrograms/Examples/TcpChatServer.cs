@@ -8,7 +8,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Examples;
 
-/// A chat: what one says all hear.
+/// A chat: each line is sent to all sessions.
 internal static class TcpChatServer
 {
     private static void Main(string[] args)

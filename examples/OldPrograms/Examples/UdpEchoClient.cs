@@ -8,7 +8,7 @@ using UdpClient = NetCoreServer.UdpClient;
 
 namespace OldPrograms.Examples;
 
-/// Sends what is typed and shows what comes.
+/// Sends typed lines and prints received data.
 internal static class UdpEchoClient
 {
     private static void Main(string[] args)

@@ -8,7 +8,7 @@ using UdpClient = NetCoreServer.UdpClient;
 
 namespace OldPrograms.Examples;
 
-/// A member of a group, which shows what comes.
+/// A member of a group, which prints received data.
 internal static class UdpMulticastClient
 {
     private static void Main(string[] args)

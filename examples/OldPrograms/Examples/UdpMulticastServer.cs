@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Examples;
 
-/// Sends what is typed to a group.
+/// Sends typed lines to a group.
 internal static class UdpMulticastServer
 {
     private static void Main(string[] args)

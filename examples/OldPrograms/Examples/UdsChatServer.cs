@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Examples;
 
-/// A chat: what one says all hear.
+/// A chat: each line is sent to all sessions.
 internal static class UdsChatServer
 {
     private static void Main(string[] args)

@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Examples;
 
-/// A chat for browsers and clients: what one says all hear. The pages of a folder are served at /chat.
+/// A chat for browsers and clients: each line is sent to all sessions. The pages of a folder are served at /chat.
 internal static class WsChatServer
 {
     private static void Main(string[] args)

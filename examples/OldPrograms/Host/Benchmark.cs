@@ -41,7 +41,7 @@ internal sealed class Benchmark
         Seconds = options.Number("seconds", 10);
         _wait = options.Number("wait", 30);
         Console.WriteLine(path == null ? $"Server address: {Address}\nServer port: {Port}" : $"Server path: {Path}");
-        // Of CSharpServer's alone.
+        // Only programs of CSharpServer have threads.
         Threads = hasThreads ? options.Number("threads", Environment.ProcessorCount) : 0;
         if (hasThreads) Console.WriteLine($"Working threads: {Threads}");
         Console.WriteLine($"Working clients: {Clients}");
@@ -51,7 +51,7 @@ internal sealed class Benchmark
         Console.WriteLine();
     }
 
-    /// Bytes came that are a part of what is measured: the clock stops at the last of them.
+    /// Counts measured bytes: the measured time ends with the last of them.
     public void Count(long bytes)
     {
         Interlocked.Add(ref TotalBytes, bytes);
@@ -68,7 +68,7 @@ internal sealed class Benchmark
         Console.WriteLine("All clients connected!");
         Console.Write("Benchmarking...");
         Thread.Sleep(Math.Max(0, Seconds - 1) * 1000);
-        // Every old client has it, and they have no class in common.
+        // Every old client has this property, but they have no common base class.
         var received = typeof(T).GetProperty("BytesReceived").GetMethod.CreateDelegate<Func<T, long>>();
         long allBeforeLast = Interlocked.Read(ref TotalBytes);
         var beforeLast = clients.ConvertAll(c => received(c));
@@ -101,13 +101,13 @@ internal sealed class Benchmark
             Console.WriteLine($"Message throughput: {(long)(TotalMessages * 1000.0 / elapsed)} msg/s");
         }
 
-        // The old ones said nothing of it, and a client that stood still was hidden by the others.
+        // The old programs did not print this, and a stalled client was hidden by the others.
         Console.WriteLine($"Fewest bytes of a client: {fewest}");
         if (stalled) Console.WriteLine("Stalled: no bytes came in the last second");
         else if (silent > 0) Console.WriteLine($"Silent: {silent} of {clients.Count} clients got nothing in the last second");
     }
 
-    // The old ones waited for a server that is not there without end.
+    // The old programs waited forever for a server that was not running.
     private bool AreReady<T>(List<T> clients, Func<T, bool> isReady)
     {
         long limit = Environment.TickCount64 + _wait * 1000L;

@@ -6,7 +6,8 @@ using NetCoreServer;
 
 namespace OldPrograms.Host;
 
-/// server.pfx, and ca.pem for clients, in the current folder. The old clients took any certificate; these know whom they trust.
+/// server.pfx, and ca.pem for clients, in the current folder. The old clients accepted any certificate; these trust
+/// ca.pem only.
 internal static class Certificates
 {
     public static SslContext OfServer()

@@ -3,8 +3,8 @@ using System.Threading;
 
 namespace OldPrograms.Host;
 
-/// Does something so many times a second, on a thread of its own; what is left of the second it sleeps. When that is little, in tenths of a second: who looks
-/// whether anything came in the last second would now and then look between two of them.
+/// Runs an action a given number of times per second, on its own thread, and sleeps for the rest of the second. A low
+/// rate is spread over tenths of a second: otherwise a check of the last second might see none of them.
 internal sealed class Ticker
 {
     private readonly Thread _thread;

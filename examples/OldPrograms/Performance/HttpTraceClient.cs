@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Keeps some TRACE requests under way on each connection, and counts responses.
+/// Keeps some TRACE requests pending on each connection, and counts responses.
 internal static class HttpTraceClient
 {
     private static Benchmark _benchmark;

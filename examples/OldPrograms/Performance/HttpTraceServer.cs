@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Answers TRACE with the request.
+/// Responds to TRACE with the request.
 internal static class HttpTraceServer
 {
     private static void Main(string[] args)

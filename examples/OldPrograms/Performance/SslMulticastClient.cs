@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Counts what comes.
+/// Counts received data.
 internal static class SslMulticastClient
 {
     private static Benchmark _benchmark;

@@ -8,7 +8,7 @@ using TcpClient = NetCoreServer.TcpClient; // plain
 
 namespace OldPrograms.Performance;
 
-/// Keeps a window of messages under way on each connection.
+/// Keeps a window of messages in flight on each connection.
 internal static class TcpEchoClient
 {
     private static Benchmark _benchmark;

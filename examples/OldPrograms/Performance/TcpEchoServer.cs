@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Sends back what comes.
+/// Echoes received data.
 internal static class TcpEchoServer
 {
     private static void Main(string[] args)

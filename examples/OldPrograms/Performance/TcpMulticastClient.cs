@@ -8,7 +8,7 @@ using TcpClient = NetCoreServer.TcpClient; // plain
 
 namespace OldPrograms.Performance;
 
-/// Counts what comes.
+/// Counts received data.
 internal static class TcpMulticastClient
 {
     private static Benchmark _benchmark;

@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Sends a message to all, so many times a second as it is told.
+/// Sends a message to all sessions, a given number of times per second.
 internal static class TcpMulticastServer
 {
     private static void Main(string[] args)
@@ -47,7 +47,7 @@ internal static class TcpMulticastServer
     {
         public MulticastSession(TcpServer server) : base(server) { }
 
-        // A slow client misses messages, and stays.
+        // A slow client misses messages, and stays connected.
         public override bool SendAsync(ReadOnlySpan<byte> buffer)
         {
             return BytesPending + BytesSending + buffer.Length <= 1024 * 1024 && base.SendAsync(buffer);

@@ -7,7 +7,7 @@ using UdpClient = NetCoreServer.UdpClient;
 
 namespace OldPrograms.Performance;
 
-/// Keeps a window of datagrams under way; one that is lost is missing in the window from then on.
+/// Keeps a window of datagrams in flight; a lost one shrinks the window permanently.
 internal static class UdpEchoClient
 {
     private static Benchmark _benchmark;
@@ -34,7 +34,7 @@ internal static class UdpEchoClient
 
         protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
         {
-            if (size != _benchmark.Size) Interlocked.Increment(ref _benchmark.TotalErrors); // two that were made one
+            if (size != _benchmark.Size) Interlocked.Increment(ref _benchmark.TotalErrors); // two joined datagrams
             _benchmark.Count(size);
             ThreadPool.QueueUserWorkItem(_ =>
             {

@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Sends back each datagram, and fetches the next on a thread of the pool.
+/// Echoes each datagram, and receives the next on a pool thread.
 internal static class UdpEchoServer
 {
     private static void Main(string[] args)

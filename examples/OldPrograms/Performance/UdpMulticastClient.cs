@@ -7,7 +7,7 @@ using UdpClient = NetCoreServer.UdpClient;
 
 namespace OldPrograms.Performance;
 
-/// Members of one group at one port, which count what comes.
+/// Members of one group on one port, which count received datagrams.
 internal static class UdpMulticastClient
 {
     private static Benchmark _benchmark;

@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Sends back what comes.
+/// Echoes received data.
 internal static class UdsEchoServer
 {
     private static void Main(string[] args)

@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Counts what comes.
+/// Counts received data.
 internal static class UdsMulticastClient
 {
     private static Benchmark _benchmark;

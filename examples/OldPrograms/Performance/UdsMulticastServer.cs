@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Sends a message to all, so many times a second as it is told.
+/// Sends a message to all sessions, a given number of times per second.
 internal static class UdsMulticastServer
 {
     private static void Main(string[] args)
@@ -40,7 +40,7 @@ internal static class UdsMulticastServer
     {
         public MulticastSession(UdsServer server) : base(server) { }
 
-        // A slow client misses messages, and stays.
+        // A slow client misses messages, and stays connected.
         public override bool SendAsync(ReadOnlySpan<byte> buffer)
         {
             return BytesPending + BytesSending + buffer.Length <= 1024 * 1024 && base.SendAsync(buffer);

@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Sends back every message.
+/// Echoes every message.
 internal static class WsEchoServer
 {
     private static void Main(string[] args)

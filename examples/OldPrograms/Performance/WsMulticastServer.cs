@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Sends a message to all, so many times a second as it is told.
+/// Sends a message to all sessions, a given number of times per second.
 internal static class WsMulticastServer
 {
     private static void Main(string[] args)
@@ -39,7 +39,7 @@ internal static class WsMulticastServer
     {
         public MulticastSession(WsServer server) : base(server) { }
 
-        // A slow client misses messages, and stays.
+        // A slow client misses messages, and stays connected.
         public override bool SendAsync(ReadOnlySpan<byte> buffer)
         {
             return BytesPending + buffer.Length <= 1024 * 1024 && base.SendAsync(buffer);

@@ -7,7 +7,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Performance;
 
-/// Keeps a window of messages under way on each connection.
+/// Keeps a window of messages in flight on each connection.
 internal static class WssEchoClient
 {
     private static Benchmark _benchmark;

@@ -4,8 +4,9 @@ using System.Text;
 
 namespace OldPrograms.Proto;
 
-/// The messages of the protocol example, in the layout of Fast Binary Encoding: the size of all, where the struct begins, the struct's size and type, its
-/// fields in their fixed places; a text is a place further behind, with its size before it. Written and read by hand.
+/// The messages of the protocol example, in the layout of Fast Binary Encoding: total size, offset of the struct, size
+/// and type of the struct, its fields at fixed offsets. A text is an offset to its size and bytes. Read and written by
+/// hand.
 public struct Message
 {
     public const int Request = 1, Response = 2, Reject = 3, Notify = 4, Disconnect = 5;
@@ -44,7 +45,7 @@ public struct Message
         return bytes;
     }
 
-    /// How long the first message is, or 0 while that is not known. Throws for what is none.
+    /// Size of the first message, or 0 while it is unknown. Throws for invalid bytes.
     public static int SizeOf(ReadOnlySpan<byte> bytes)
     {
         if (bytes.Length < 4) return 0;
@@ -53,7 +54,7 @@ public struct Message
         return size;
     }
 
-    /// Reads a whole message. Throws for what is none.
+    /// Reads a whole message. Throws for invalid bytes.
     public static Message Read(ReadOnlySpan<byte> bytes)
     {
         int start = Int(bytes, 4), type = Int(bytes, 12);
@@ -80,7 +81,7 @@ public struct Message
         return message;
     }
 
-    /// A plain sum that both ends can make.
+    /// A simple hash that both ends can compute.
     public static uint HashOf(string text)
     {
         uint hash = 0x811C9DC5;

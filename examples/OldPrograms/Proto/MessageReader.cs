@@ -3,14 +3,14 @@ using NetCoreServer;
 
 namespace OldPrograms.Proto;
 
-/// Cuts what comes into messages.
+/// Splits received data into messages.
 public sealed class MessageReader
 {
     private readonly NetCoreServer.Buffer _unread = new NetCoreServer.Buffer();
 
     public void Clear() { _unread.Clear(); }
 
-    /// Tells each whole message. Throws for what is none.
+    /// Calls back for each whole message. Throws for invalid bytes.
     public void Receive(byte[] buffer, long offset, long size, Action<Message> tell)
     {
         _unread.Append(buffer, offset, size);
@@ -24,7 +24,7 @@ public sealed class MessageReader
             tell(Message.Read(rest[..length]));
         }
 
-        // Who was told may have cleared it.
+        // The callback may have cleared it.
         _unread.Remove(0, Math.Min(at, _unread.Size));
     }
 }

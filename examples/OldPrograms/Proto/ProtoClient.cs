@@ -8,7 +8,7 @@ using TcpClient = NetCoreServer.TcpClient;
 
 namespace OldPrograms.Proto;
 
-/// Lines of the keyboard are requests; prints what is answered.
+/// Sends typed lines as requests, and prints the responses.
 internal static class ProtoClient
 {
     private static void Main(string[] args)

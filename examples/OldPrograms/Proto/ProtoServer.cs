@@ -6,7 +6,8 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Proto;
 
-/// Answers requests with length and hash of their text, rejects empty ones, greets by a notify. Lines of the keyboard are notifies to all.
+/// Responds to requests with length and hash of their text, rejects empty ones, sends a notify first. Typed lines are
+/// notifies to all.
 internal static class ProtoServer
 {
     private static void Main(string[] args)

@@ -2,7 +2,8 @@ using Chat_Server;
 using Microsoft.Extensions.Options;
 using Whimbrel.Testing;
 
-/// <summary>Sessions as the server runs them, without sockets or threads. `dotnet run --project tests` runs these.</summary>
+/// <summary>Sessions as the server runs them, without sockets or threads. `dotnet run --project tests` runs these
+/// tests.</summary>
 public sealed class ChatTests : IDisposable
 {
     private readonly TestNetwork _network = new(seed: 1);

@@ -16,15 +16,15 @@ internal sealed class NatsBroker : ProgramBroker
 
     internal bool IsTls { get; }
 
-    // What buses that Connect makes log in with.
+    // Credentials of the buses that Connect creates.
     internal string Login { get; init; } = "";
 
     internal string Address => $"nats://{Login}127.0.0.1:{Port}";
 
-    // Where JetStream keeps what it keeps when the broker is started again. Null: nowhere.
+    // Directory of JetStream's data, which survives a restart. Null: no directory.
     internal string? StoreDirectory { get; init; }
 
-    // With JetStream.
+    // True to enable JetStream.
     internal bool IsStreaming { get; init; }
 
     // Servers of a cluster have names.

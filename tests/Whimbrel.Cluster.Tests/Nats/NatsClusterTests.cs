@@ -3,12 +3,12 @@ using Whimbrel.Http.Tests.Programs;
 
 namespace Whimbrel.Tests.Nats;
 
-// Two NATS servers that pass on messages to each other, over a route that a test may cut.
+// Two NATS servers that forward messages to each other, over a route that a test can cut.
 public sealed class NatsClusterTests : IAsyncLifetime
 {
     private readonly Engine _engine = new(new EngineOptions { Loops = 2 });
     private readonly List<IAsyncDisposable> _open = [];
-    private readonly int _routes = RealProgram.FreePort(); // of the first server
+    private readonly int _routes = RealProgram.FreePort(); // port of the first server
     private NatsBroker _one = null!;
     private NatsBroker _two = null!;
     private FaultyRelay _route = null!;
@@ -28,7 +28,7 @@ public sealed class NatsClusterTests : IAsyncLifetime
         await _engine.DisposeAsync();
     }
 
-    // JetStream of a cluster insists on a route: the first server has one to itself, which it leaves out.
+    // JetStream in a cluster requires a route: the first server gets one to itself, which it ignores.
     private static string ClusterAt(int port, int route) => $"cluster {{ name: parted, listen: \"127.0.0.1:{port}\", no_advertise: true, routes: [\"nats-route://127.0.0.1:{route}\"] }}";
 
     private T Keep<T>(T each)
@@ -53,7 +53,7 @@ public sealed class NatsClusterTests : IAsyncLifetime
         return node;
     }
 
-    // Both connections live, so that nobody but the nodes can notice.
+    // Both connections stay open, so only the nodes themselves can detect the partition.
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -62,7 +62,8 @@ public sealed class NatsClusterTests : IAsyncLifetime
         TimeSpan presence = TimeSpan.FromSeconds(hasPresence ? 0.1 : 0);
         RealNode a = await NodeAsync("a", _one, presence), b = await NodeAsync("b", _one, presence), c = await NodeAsync("c", _two, presence);
         RealNode[] nodes = [a, b, c];
-        // Each knows the others: it has had their broadcasts, and subscriptions have crossed the route.
+        // Waits until each node knows the others: it received their broadcasts, so subscriptions have crossed the
+        // route.
         await RealNode.UntilAsync(() => Crossed(nodes), () => "the servers do not pass on");
         Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
         await UntilAnnouncedAsync();
@@ -79,12 +80,12 @@ public sealed class NatsClusterTests : IAsyncLifetime
         await RealNode.UntilAsync(() => c.Members[0].Heard("a").LastOrDefault() == a.Said, () => "c hears nothing of a");
         int[] heard = [.. c.Members[0].Heard("a")];
         Assert.Equal(heard.Distinct().Order(), heard);
-        // What was said before its subscription had crossed the route was never its own.
+        // Messages sent before its subscription crossed the route were never addressed to it.
         Assert.Equal((10L, a.Said - heard[0] + 1 - 10), (c.ToldOf("a"), heard.Length));
         Assert.Equal(0, b.ToldOf("a"));
     }
 
-    // Without a word, and not after a time limit: a client could try again as long as it likes.
+    // The broker sends no message, and has no time limit: a client could keep trying forever.
     [Fact]
     public async Task To_join_a_recoverable_group_on_a_cluster_is_answered_with_the_reason()
     {
@@ -100,7 +101,8 @@ public sealed class NatsClusterTests : IAsyncLifetime
         }
     }
 
-    // A node does not say that it has the announcements of the others. All nodes announce themselves by timers of this loop, so when it stands still, this does, too.
+    // A node does not report that it has received all announcements. All nodes announce themselves by timers of this
+    // loop, so if it is delayed, this check is delayed as well.
     private async Task UntilAnnouncedAsync()
     {
         for (int i = 0; i < 8; i++)

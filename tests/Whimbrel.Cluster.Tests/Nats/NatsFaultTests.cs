@@ -6,7 +6,7 @@ namespace Whimbrel.Tests.Nats;
 
 public sealed class NatsFaultTests : ClusterFaultSuite
 {
-    private readonly int _monitor = RealProgram.FreePort(); // of the first server alone
+    private readonly int _monitor = RealProgram.FreePort(); // of the first server only
     private int _started;
 
     private protected override async Task<ProgramBroker> StartBrokerAsync() => await NatsBroker.StartAsync(Interlocked.Increment(ref _started) == 1 ? $"http: \"127.0.0.1:{_monitor}\"" : "");

@@ -23,7 +23,7 @@ public sealed class NatsReaderTests
         return text + Encoding.Latin1.GetString(item.Body) + (item.Headers.IsEmpty ? "" : $" {Encoding.Latin1.GetString(item.Headers)}");
     }
 
-    // Reads as a session does, which is given so many bytes and then more.
+    // Reads as a session does, which is given some bytes and then more.
     private static List<string> ReadAll(ReadOnlySpan<byte> bytes, params ReadOnlySpan<int> arrivals)
     {
         List<string> said = [];

@@ -211,7 +211,7 @@ public sealed class NatsTroubleTests : TroubleTests
         return (node, broker);
     }
 
-    // Asks JetStream itself, as its own tools do.
+    // Calls the JetStream API directly, as its own tools do.
     private static async Task<string> AskAsync(NatsBroker broker, string subject, string payload)
     {
         using TcpClient client = new();
@@ -234,13 +234,13 @@ public sealed class NatsTroubleTests : TroubleTests
         HistoryPage? first = await HistoryAsync(node, "a", "b", "c");
         Assert.Equal("1 3: 1=a 2=b 3=c", Shown(first));
 
-        // A message is missing inside.
+        // One message in the middle is missing.
         Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.MSG.DELETE.{name}", "{\"seq\":2}"), StringComparison.Ordinal);
         HistoryPage anew = await UntilReadAsync(node);
         Assert.Equal("1 0: ", Shown(anew));
         Assert.NotEqual(first!.Epoch, anew.Epoch);
 
-        // Deleted, and read or appended to first.
+        // Deleted; then either read or appended to first.
         Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.DELETE.{name}", ""), StringComparison.Ordinal);
         HistoryPage again = await UntilReadAsync(node);
         Assert.NotEqual(anew.Epoch, again.Epoch);
@@ -248,7 +248,7 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Null(await HistoryAsync(node, "lost"));
         Assert.Equal("1 1: 1=x", Shown(await HistoryAsync(node, "x")));
 
-        // Emptied: what was there is trimmed, and its numbers are not used again.
+        // Purged: its messages are trimmed, and their numbers are not used again.
         Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.PURGE.{name}", ""), StringComparison.Ordinal);
         Assert.Equal("2 2: 2=y", Shown(await HistoryAsync(node, "y")));
     }
@@ -261,7 +261,7 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Equal("49 50: 49=49 50=50", Shown(await HistoryAsync(node, new HistoryLimits { MaxCount = 2 })));
     }
 
-    // The server made the same stream for another node at that moment, and says this in place of giving it.
+    // Another node created the same stream at that moment, and the server responds with this instead of the stream.
     [Fact]
     public async Task A_stream_that_overlaps_for_a_moment_is_asked_for_again()
     {
@@ -289,7 +289,7 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Contains("a stream for t.one: its subjects are those of another stream", Assert.Single(told), StringComparison.Ordinal);
     }
 
-    // What was taken may be lost with the server, and its offsets would be used again.
+    // Accepted messages may be lost with the server, and their offsets would be used again.
     [Fact]
     public async Task A_server_that_was_restarted_with_what_it_kept_begins_its_streams_anew()
     {

@@ -3,7 +3,7 @@ using System.Text;
 
 namespace Whimbrel.Tests.Nats;
 
-// A server that says what a test wants to everybody who connects, and keeps what it hears.
+// A server that sends scripted text to every client, and records what it receives.
 internal sealed class SaidServer : IAsyncDisposable
 {
     private readonly Server _server;
@@ -31,16 +31,16 @@ internal sealed class SaidServer : IAsyncDisposable
         return server;
     }
 
-    // To all who are connected.
+    // Sends to all connected clients.
     internal Task SayAsync(string text) => AllAsync(guest => Assert.Equal(SendResult.Queued, guest.Send(text)));
 
-    // To the next request, in place of silence.
+    // Response to the next request; otherwise there is none.
     internal void Reply(string payload)
     {
         lock (_replies) _replies.Enqueue(payload);
     }
 
-    // It reads nothing more, and says nothing.
+    // Stops reading and responding.
     internal Task FallSilentAsync() => AllAsync(static guest => guest.PauseReceiving());
 
     public ValueTask DisposeAsync() => _server.DisposeAsync();

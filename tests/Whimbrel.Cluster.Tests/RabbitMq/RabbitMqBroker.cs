@@ -2,7 +2,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests.RabbitMq;
 
-// A test's part of the server: an exchange of its own. When the server was lost for it, it is started again for the next one.
+// A test's share of the server: its own exchange. If the server was stopped for a test, it is started again for the
+// next one.
 internal sealed class RabbitMqBroker(RabbitMqServer server) : TestBroker
 {
     private readonly string _exchange = $"whimbrel.{Guid.NewGuid():N}";

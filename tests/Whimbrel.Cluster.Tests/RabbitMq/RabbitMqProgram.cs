@@ -3,10 +3,10 @@ using static System.FormattableString;
 
 namespace Whimbrel.Tests.RabbitMq;
 
-// A RabbitMQ server, with files, ports and a name server for itself: nothing of the machine's own is read or changed.
+// A RabbitMQ server with its own files, ports and name server: nothing that belongs to the machine is read or changed.
 internal sealed class RabbitMqProgram : IAsyncDisposable
 {
-    // What goes by the name of the command in the PATH changes the user and starts with the settings of the machine.
+    // The wrapper in PATH switches the user and loads the settings of the machine.
     private const string Command = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
     private readonly RealProgram _program;
@@ -14,10 +14,11 @@ internal sealed class RabbitMqProgram : IAsyncDisposable
 
     private RabbitMqProgram(RealProgram program, int names) => (_program, _names) = (program, names);
 
-    // A start needs 5 to 10 s of cpu time, and each of them a minute on a machine that many programs share.
+    // A start needs 5 to 10 s of CPU time, which takes a minute on a machine with many running programs.
     private static readonly TimeSpan s_patience = TimeSpan.FromMinutes(5);
 
-    // With more lines of configuration, which may name files in the directory, and a directory of data that outlives it.
+    // With additional lines of configuration, which may name files in the directory, and a data directory that outlives
+    // it.
     internal static async Task<RabbitMqProgram> ServeAsync(int port, Func<string, string>? configure = null, string? data = null)
     {
         Assert.SkipWhen(!File.Exists(Command), "rabbitmq-server is not installed");
@@ -42,7 +43,8 @@ internal sealed class RabbitMqProgram : IAsyncDisposable
     public async ValueTask DisposeAsync()
     {
         _program.Dispose();
-        // Erlang starts its name server beside it, which would stay. It ends also while it thinks that the node lives (the relaxed check).
+        // Erlang starts its name server as a separate process, which would keep running. The relaxed check stops it
+        // even if it believes that the node is alive.
         using RealProgram end = RealProgram.Start("env", Invariant($"ERL_EPMD_PORT={_names}"), "epmd", "-kill");
         await end.EndAsync();
     }

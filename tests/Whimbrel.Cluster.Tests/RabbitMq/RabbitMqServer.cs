@@ -3,10 +3,11 @@ using static System.FormattableString;
 
 namespace Whimbrel.Tests.RabbitMq;
 
-// One server for a class of tests, since it takes seconds to start: what they do is kept apart by their exchanges. Plain and TLS, and users that may do this and that.
+// One server for a class of tests, because it takes seconds to start; tests are separated by their exchanges. Plain and
+// TLS, and users with different permissions.
 public sealed class RabbitMqServer : IAsyncLifetime
 {
-    // What a restarted server finds, as in production. Making its database anew is most of the time of a start.
+    // Data that a restarted server finds, as in production. Creating its database takes most of the time of a start.
     private readonly string _data = Directory.CreateTempSubdirectory("whimbrel-rabbit-").FullName;
     private RabbitMqProgram? _program;
 
@@ -22,7 +23,7 @@ public sealed class RabbitMqServer : IAsyncLifetime
         RealProgram.Remove(_data);
     }
 
-    // Starts it unless it runs: a test that failed may have lost it.
+    // Starts the server unless it runs: a failed test may have stopped it.
     internal async ValueTask StartAsync() => _program ??= await RabbitMqProgram.ServeAsync(Port, Settings, _data);
 
     internal async ValueTask StopAsync()

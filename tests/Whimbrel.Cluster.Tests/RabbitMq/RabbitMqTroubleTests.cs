@@ -106,7 +106,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
         Assert.Contains("as those of Redis and NATS (one server with JetStream) are", e.Message, StringComparison.Ordinal);
     }
 
-    // Marks, keys and what others send to its queue.
+    // Marks, keys, and foreign messages in its queue.
     [Fact]
     public async Task What_was_on_its_way_when_a_subscription_was_given_up_does_not_come_to_the_next_one()
     {

@@ -17,7 +17,7 @@ internal sealed class RedisBroker : ProgramBroker
 
     internal string Address { get; }
 
-    // Options are those of the buses that Connect makes.
+    // `options` is used by the buses that Connect creates.
     internal static async Task<RedisBroker> StartAsync(string configuration = "", bool isTls = false, string login = "", RedisOptions? options = null)
     {
         RedisBroker broker = new(configuration, isTls, login, options);

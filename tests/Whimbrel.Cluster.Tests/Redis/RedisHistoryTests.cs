@@ -25,19 +25,19 @@ public sealed class RedisHistoryTests : GroupHistorySuite
         Assert.True(await AppendAsync(0, "t.one", "a", "b", "c"));
         HistoryPage? first = await ReadAsync(0, "t.one", 0);
 
-        // Evicted alone: the entries are lost, and the numbers go on.
+        // Only this key was evicted: the entries are lost, and the numbers continue.
         Assert.Equal(":1", await CommandAsync($"DEL {Entries}"));
         Assert.True(await AppendAsync(0, "t.one", "d"));
         HistoryPage? page = await ReadAsync(0, "t.one", 0);
         Assert.Equal(("4 4: 4=d", first!.Epoch), (Shown(page), page!.Epoch));
 
-        // What was known is lost: nobody can tell what the entries are.
+        // The metadata is lost: it is unknown what the entries are.
         Assert.Equal(":1", await CommandAsync($"DEL {Known}"));
         page = await ReadAsync(1, "t.one", 0);
         Assert.Equal("1 0: ", Shown(page));
         Assert.NotEqual(first.Epoch, page!.Epoch);
 
-        // An entry is missing among the others.
+        // An entry in the middle is missing.
         Assert.True(await AppendAsync(0, "t.one", "a", "b", "c"));
         Assert.Equal(":1", await CommandAsync($"XDEL {Entries} 2-0"));
         Assert.Null(await ReadAsync(1, "t.one", 0));
@@ -45,7 +45,7 @@ public sealed class RedisHistoryTests : GroupHistorySuite
         Assert.Equal("1 0: ", Shown(anew));
         Assert.NotEqual(page.Epoch, anew!.Epoch);
 
-        // Something else has the name.
+        // The key has another type.
         Assert.Equal("+OK", await CommandAsync($"SET {Entries} x"));
         Assert.False(await AppendAsync(0, "t.one", "a"));
         Assert.Equal(":1", await CommandAsync($"DEL {Entries}"));

@@ -15,7 +15,7 @@ public sealed class RedisTroubleTests : TroubleTests
 
     private async Task<RedisBroker> BrokerAsync(string configuration, bool isTls = false) => Keep(await RedisBroker.StartAsync(configuration, isTls));
 
-    // A server that says this to whatever is said to it first, and then nothing.
+    // A server that sends this in response to the first request, and then nothing.
     private async Task<string> SaidAsync(string answer)
     {
         Server server = Keep(new Server(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Guest(answer)));
@@ -134,7 +134,7 @@ public sealed class RedisTroubleTests : TroubleTests
         static string Push(string what, string third) => $">3\r\n${what.Length}\r\n{what}\r\n$10\r\nwhimbrel:a\r\n{third}";
     }
 
-    // What a server kept over its restart may lack what it had taken, and its offsets would be used again.
+    // A restarted server may lack messages that it had accepted, and their offsets would be used again.
     [Fact]
     public async Task A_server_that_was_restarted_with_what_it_kept_begins_its_streams_anew()
     {
@@ -219,7 +219,7 @@ public sealed class RedisTroubleTests : TroubleTests
     {
         RedisBroker broker = await BrokerAsync("client-output-buffer-limit pubsub 2mb 1mb 1");
         BusNode quick = Node(broker.Address);
-        await StallAsync(broker, quick, () => quick.SubscribeAsync("t.end")); // behind all of them
+        await StallAsync(broker, quick, () => quick.SubscribeAsync("t.end")); // after all of them
     }
 
     [Fact]

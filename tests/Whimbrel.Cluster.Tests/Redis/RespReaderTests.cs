@@ -49,7 +49,8 @@ public sealed class RespReaderTests
         return all.ToString();
     }
 
-    // Reads as a session does, which is given so many bytes and then more, and never asks for more than there will be.
+    // Reads as a session does, which is given some bytes and then more. Fails if the reader requires more bytes than
+    // there are.
     private static List<string> ReadAll(ReadOnlySpan<byte> bytes, params ReadOnlySpan<int> arrivals)
     {
         List<string> said = [];
@@ -81,7 +82,7 @@ public sealed class RespReaderTests
     public void Whatever_a_server_says_is_read_the_same_at_every_split() => Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
 
     [Theory]
-    [InlineData("H")] // of HTTP, before its line is there
+    [InlineData("H")] // of HTTP, before its line is complete
     [InlineData("+OK\n")]
     [InlineData("+a\rb\r\n")]
     [InlineData("\r\n")]
@@ -123,7 +124,7 @@ public sealed class RespReaderTests
         Assert.Equal(RespKind.Malformed, Read($"+{new string('x', RespReader.MostLineBytes)}").Kind);
         Assert.Equal(RespKind.Bulk, Read($"$1000\r\n{new string('x', 1000)}\r\n").Kind);
         Assert.Equal(7 + 1000 + 2, Read("$1000\r\nxxx").More);
-        // So many bulks that each is allowed and all are not.
+        // A number of bulks that are each within the limit, but not all together.
         Assert.Equal(RespKind.Malformed, Read($"*100\r\n{string.Concat(Enumerable.Repeat($"$1000\r\n{new string('x', 1000)}\r\n", 66))}").Kind);
     }
 
@@ -157,7 +158,7 @@ public sealed class RespReaderTests
                 }
                 catch (FormatException)
                 {
-                    // The fast one may know later: it has not looked at what is behind a value that is incomplete.
+                    // The fast reader may detect the error later: it has not examined what follows an incomplete value.
                     Assert.True(item.Kind == RespKind.Malformed, $"seed {seed}: {text}");
                     continue;
                 }

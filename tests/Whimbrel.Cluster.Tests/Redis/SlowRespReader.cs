@@ -5,7 +5,8 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests.Redis;
 
-// RESP as its specification is written, recursive and with strings, to compare RespReader with. A value as text; null when more is needed.
+// RESP as its specification is written, recursive and with strings, to compare RespReader with. Returns a value as
+// text; null if more bytes are needed.
 internal sealed class SlowRespReader(string text, int mostBulk)
 {
     private int _at;

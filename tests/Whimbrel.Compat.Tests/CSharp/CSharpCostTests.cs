@@ -8,7 +8,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// What a message and an idle connection cost in memory.
+// Memory cost of a message and of an idle connection.
 public sealed class CSharpCostTests : IDisposable
 {
     private readonly Service _service = new();
@@ -28,10 +28,10 @@ public sealed class CSharpCostTests : IDisposable
         Directory.Delete(_folder, recursive: true);
     }
 
-    // The user may keep it, so there is one for each message; nothing else.
+    // Because the user may keep it, there is one array per message, and nothing else.
     [Fact]
     public void A_message_costs_the_array_that_the_user_gets() =>
-        Assert.InRange(Cost.OfMessage(_server.Port, 1000), 1024, 1040); // 1000 bytes and the head of the array, and what the runtime does meanwhile
+        Assert.InRange(Cost.OfMessage(_server.Port, 1000), 1024, 1040); // 1000 bytes, the array header, and what the runtime allocates meanwhile
 
     [Fact]
     public void An_idle_connection_costs_less_than_four_KiB() => Assert.InRange(Cost.OfIdleConnection(_server.Port), 0, 4096);
@@ -58,7 +58,7 @@ public sealed class CSharpCostTests : IDisposable
             1040);
     }
 
-    // Its sender is one object as long as nobody else speaks.
+    // The sender's end point is cached while datagrams come from one sender only.
     [Fact]
     public void A_datagram_costs_its_array()
     {

@@ -3,7 +3,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// The old classes are the same on each engine.
+// The old classes behave the same on each engine.
 public sealed class CSharpEngineTests
 {
     [Theory]

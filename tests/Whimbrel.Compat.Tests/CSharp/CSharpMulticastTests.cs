@@ -5,8 +5,8 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// Multicasts to sessions that override OnSending, as the performance programs of CSharpServer do: each session is asked
-// for each message, and messages that the same sessions take leave together. A loop that stands makes that visible.
+// Multicasts to sessions that override OnSending, as the performance programs of CSharpServer do. Each session is asked
+// for each message, and messages with the same recipients are sent together. A blocked loop makes this observable.
 public sealed class CSharpMulticastTests
 {
     private const int Messages = 1000;
@@ -22,7 +22,7 @@ public sealed class CSharpMulticastTests
         using (room.Stop(0))
         {
             for (int i = 0; i < Messages; i++) Assert.True(room.Server.Multicast(Message(i)));
-            // The first has left; the others wait for the loop, and are counted as pending to the byte.
+            // The first message was sent; the others wait for the loop, and are counted exactly as pending.
             Assert.Equal(before + 1, room.Sends);
             Assert.Equal((1 + Messages) * 20, room.Asked);
             Assert.All(room.Sessions, static s => Assert.Equal(Messages * 10, s.BytesPending));
@@ -33,7 +33,7 @@ public sealed class CSharpMulticastTests
         Assert.InRange(room.Sends - before, 2, 3);
     }
 
-    // 32 KiB, so that a loop that stands cannot make it grow.
+    // 32 KiB, so that it does not grow while the loop is blocked.
     [Fact]
     public void A_batch_that_is_full_leaves_while_the_loop_stands()
     {
@@ -78,7 +78,7 @@ public sealed class CSharpMulticastTests
         Assert.Equal(0, room.PeerOf(2).Receive(new byte[1]));
     }
 
-    // One session refuses every second message, so the sessions that take a message change each time.
+    // One session rejects every second message, so the set of recipients changes each time.
     [Fact]
     public void Messages_that_other_sessions_take_each_time_keep_their_order()
     {
@@ -117,7 +117,7 @@ public sealed class CSharpMulticastTests
         foreach (int each in first) Assert.Equal(Expected(20), Text(room.PeerOf(each), 200));
     }
 
-    // The loops of the second start are others, which owe nothing to the messages of the first.
+    // A restart creates new loops, which must not count messages of the first start as pending.
     [Fact]
     public void After_a_restart_of_the_service_a_single_message_arrives()
     {
@@ -192,7 +192,7 @@ public sealed class CSharpMulticastTests
             _server.Connected = 0;
         }
 
-        // Twice, because a loop that has drained a batch looks once more.
+        // Twice, because a loop that has processed a batch checks the mailbox once more.
         public void Idle()
         {
             for (int i = 0; i < 2; i++)

@@ -45,7 +45,7 @@ public sealed class CSharpOptionTests : IDisposable
     [Theory]
     [InlineData(InternetProtocol.IPv4, "127.0.0.1")]
     [InlineData(InternetProtocol.IPv6, "::1")]
-    [InlineData(InternetProtocol.IPv6, "127.0.0.1")] // of the old kind, by the same socket
+    [InlineData(InternetProtocol.IPv6, "127.0.0.1")] // an IPv4 address, accepted by the same socket
     public void Both_families_reach_the_server_of_all_addresses(InternetProtocol protocol, string address)
     {
         Assert.SkipUnless(protocol == InternetProtocol.IPv4 || Socket.OSSupportsIPv6, "This machine has no IPv6.");
@@ -138,7 +138,7 @@ public sealed class CSharpOptionTests : IDisposable
         Assert.Throws<ArgumentOutOfRangeException>(() => new UdpEndpoint("127.0.0.1", 70_000));
         Assert.Throws<ArgumentNullException>(() => new CSharpServer.UdpClient(null!, "127.0.0.1", 1));
         Assert.Throws<ArgumentNullException>(() => new UdpServer(_service, null!));
-        // Where it is said too late for an exception, it is an error.
+        // Where an exception would be too late, OnError is called.
         using UdpAsker client = new(_service, _log, "127.0.0.1", 70_000);
         Assert.False(client.Connect());
         Assert.Equal(["client: error 22 system", "client: disconnected False False"], _log.Lines);

@@ -9,7 +9,8 @@ using TcpClient = CSharpServer.TcpClient;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// What old programs rely on, by number; those of UDP and TLS stand in their own files, the orders of events in CSharpTcpTests. C and S are rows of the list of defects.
+// Behaviour that old programs rely on, by number. UDP and TLS are in separate files, the order of events in
+// CSharpTcpTests. C and S are rows of the list of defects.
 public sealed class CSharpSemanticsTests : IDisposable
 {
     private readonly Service _service = new();
@@ -40,7 +41,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         return client;
     }
 
-    // 1: what is called while there is no connection says 0, false or nothing, and throws not.
+    // 1: without a connection, calls return 0, false or nothing, and do not throw.
     [Fact]
     public void Calls_in_the_wrong_state_do_nothing()
     {
@@ -61,7 +62,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Empty(_log.Lines);
     }
 
-    // 2: an empty send is 0 for those that wait, and true for those that queue.
+    // 2: an empty send returns 0 if it is synchronous, and true if it is queued.
     [Fact]
     public void An_empty_send_sends_nothing()
     {
@@ -72,7 +73,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal(0, client.BytesSent + client.BytesPending);
     }
 
-    // 3: what is sent in OnConnected arrives, on both sides; in OnDisconnected it is refused.
+    // 3: data sent in OnConnected arrives, on both sides; in OnDisconnected sending returns false.
     [Fact]
     public void What_is_sent_in_OnConnected_leaves_and_in_OnDisconnected_does_not()
     {
@@ -90,7 +91,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.DoesNotContain(_clients.Lines, static l => l.Contains("error", StringComparison.Ordinal));
     }
 
-    // 4: OnEmpty comes once behind OnConnected when nothing was sent there, and each time that the queue has drained.
+    // 4: OnEmpty is called once after OnConnected if nothing was sent there, and each time the queue has drained.
     [Fact]
     public void OnEmpty_is_told_when_nothing_waits()
     {
@@ -102,7 +103,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         _clients.Until("client: empty", 2);
     }
 
-    // 5: Multicast from any thread: each message arrives whole, and those of one thread in their order.
+    // 5: Multicast from any thread: each message arrives complete, and those of one thread in order.
     [Fact]
     public void Multicast_reaches_all_from_any_thread()
     {
@@ -126,7 +127,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         static string Text(Log log) => string.Concat(log.Lines.Where(static l => l.StartsWith("client: received ", StringComparison.Ordinal)).Select(static l => l[17..]));
     }
 
-    // 6: DisconnectAll ends all sessions that there are, and the server goes on.
+    // 6: DisconnectAll ends all current sessions, and the server continues.
     [Fact]
     public void DisconnectAll_ends_all_and_the_server_goes_on()
     {
@@ -140,7 +141,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal(1, _server.ConnectedSessions);
     }
 
-    // 7: Reconnect and ReconnectAsync: the same object, the same id, counters from the beginning.
+    // 7: Reconnect and ReconnectAsync: same object, same id, counters start at zero.
     [Fact]
     public void A_client_reconnects_with_its_id_and_new_counters()
     {
@@ -155,13 +156,14 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.True(client.SendAsync("pong"));
         _clients.Until("client: received pong");
         Assert.True(client.Reconnect());
-        Assert.Equal("", client.Receive(4, TimeSpan.FromMilliseconds(20))); // behind a Connect that waits, bytes are asked for
+        // After a synchronous Connect, received bytes are fetched by Receive.
+        Assert.Equal("", client.Receive(4, TimeSpan.FromMilliseconds(20)));
         Assert.Equal(4, client.Send("last"));
         Assert.Equal("last", client.Receive(4, TimeSpan.FromSeconds(20)));
         Assert.Equal(2, _clients.Count("client: disconnected False"));
     }
 
-    // 8: a restart on a fixed port, with sessions open.
+    // 8: a restart on a fixed port, with open sessions.
     [Fact]
     public void A_restart_on_a_fixed_port_works_with_sessions_open()
     {
@@ -181,7 +183,8 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal(3, _log.Count("stopped False 0"));
     }
 
-    // 9, C2: on a service of one thread a handler that blocks holds up its own session alone, and callbacks of one session never overlap.
+    // 9, C2: on a service with one thread, a blocking handler delays its own session only, and callbacks of one session
+    // never overlap.
     [Fact]
     public void A_handler_that_blocks_holds_up_its_own_session_alone()
     {
@@ -202,7 +205,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal(0, _log.Count("overlap"));
     }
 
-    // 9, C2: there bytes could come while OnConnected still ran, on another thread.
+    // 9, C2: in the original, data could arrive on another thread while OnConnected was running.
     [Fact]
     public void Nothing_is_received_before_OnConnected_has_returned()
     {
@@ -224,7 +227,8 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.True(Array.IndexOf(_log.Lines, "connected") < Array.IndexOf(_log.Lines, "session: received hello"));
     }
 
-    // 10, C3: the server's counters are the sums of its sessions', also when those have ended, and of what callbacks of the server count nothing is lost.
+    // 10, C3: the server's counters are the sums of its sessions' counters, including ended sessions. Counts made by
+    // callbacks of the server are not lost.
     [Fact]
     public void Counters_of_the_server_are_the_sums_of_its_sessions()
     {
@@ -234,7 +238,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         foreach (RecordingClient client in clients) Assert.True(client.ConnectAsync());
         Log.Until(() => clients.All(static c => c.BytesReceived == 5), "all echoes");
 
-        // An echo may come before the system has told the server that all of it was taken.
+        // An echo may arrive before the kernel has confirmed the server's whole send.
         Log.Until(() => server.BytesSent >= 100, "all echoes to be counted");
         Assert.Equal((100, 100), (server.BytesReceived, server.BytesSent));
         foreach (RecordingClient client in clients) client.Dispose();
@@ -244,7 +248,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal((100, 100, 0), (server.BytesReceived, server.BytesSent, server.BytesPending));
     }
 
-    // 11, C6: what is queued leaves before a disconnect, however it is called.
+    // 11, C6: queued data is sent before any form of disconnect.
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
@@ -261,7 +265,8 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal(Many, total);
     }
 
-    // 12: a buffer that was filled is doubled until its limit, and then it is an error, by number, and the end.
+    // 12: a full receive buffer is doubled up to its limit. Beyond the limit OnError is called with a number, and the
+    // connection is closed.
     [Fact]
     public void The_limit_of_what_is_received_is_an_error_and_the_end()
     {
@@ -280,7 +285,8 @@ public sealed class CSharpSemanticsTests : IDisposable
         _log.Until("session: error 105 system");
     }
 
-    // 13: the limit of what waits to be sent: an error, by number, and false; the connection stays.
+    // 13: at the limit of queued data, OnError is called with a number and the send returns false; the connection stays
+    // open.
     [Fact]
     public void The_limit_of_what_is_sent_is_an_error_and_the_connection_stays()
     {
@@ -294,7 +300,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.True(client.IsConnected);
     }
 
-    // 14, C7: a call whose time is over ends nothing but itself: what another thread waits for goes on.
+    // 14, C7: a call that times out ends only itself: calls of other threads continue to wait.
     [Fact]
     public void A_receive_whose_time_is_over_does_not_end_the_others()
     {
@@ -311,7 +317,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal("ping", text);
     }
 
-    // 15, C7: on a thread of the service it says so instead of standing still.
+    // 15, C7: on a thread of the service it reports an error instead of blocking.
     [Fact]
     public void Calls_that_wait_say_so_on_a_thread_of_the_service()
     {
@@ -328,11 +334,12 @@ public sealed class CSharpSemanticsTests : IDisposable
         _clients.Until("client: connected True");
         service.Do(() => Assert.Equal(4, client.Send("ping")));
         _clients.Until("client: received ping");
-        service.Do(() => Assert.True(client.Disconnect())); // begins, and does not wait
+        service.Do(() => Assert.True(client.Disconnect())); // starts, and does not wait
         _clients.Until("client: disconnected False");
     }
 
-    // 16: BytesPending counts all that the system has not taken: OnSending can hold a peer that never reads, and the others get everything.
+    // 16: BytesPending counts everything the kernel has not accepted. OnSending can skip a peer that never reads, and
+    // the others receive everything.
     [Fact]
     public void OnSending_holds_a_peer_that_never_reads_and_the_others_go_on()
     {
@@ -358,7 +365,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal((long)Messages * Size, client.BytesReceived);
     }
 
-    // 17: both generations of members compile: those of 1.9, and those of the README that were renamed.
+    // 17: both generations of members compile: those of 1.9, and the renamed ones of the README.
     [Fact]
     public void Members_of_both_generations_are_there()
     {
@@ -429,7 +436,7 @@ public sealed class CSharpSemanticsTests : IDisposable
 
         internal int Limit => limit;
 
-        /// <summary>Sessions that can send. One that is counted may not yet.</summary>
+        /// <summary>Number of sessions that can send. A session may be counted as connected before it can.</summary>
         internal int Told => Volatile.Read(ref _told);
 
         internal long Most { get; set; }
@@ -445,7 +452,7 @@ public sealed class CSharpSemanticsTests : IDisposable
     {
         protected override void OnConnected() => server.NoteConnected();
 
-        // On the one thread that sends.
+        // Called on the only sending thread.
         protected override bool OnSending(long size)
         {
             server.Most = Math.Max(server.Most, BytesPending);
@@ -472,7 +479,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         }
     }
 
-    /// <summary>Runs something on its thread.</summary>
+    /// <summary>Runs an action on the service's thread.</summary>
     private sealed class PollingService : Service
     {
         private volatile Action? _action;

@@ -8,7 +8,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// What programs of CSharpServer know about TLS.
+// Behaviour of TLS that programs of CSharpServer rely on.
 public sealed class CSharpSslTests : IDisposable
 {
     private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-ssl-").FullName;
@@ -56,7 +56,7 @@ public sealed class CSharpSslTests : IDisposable
         protected override void OnError(int error, string category, string message) => log.Add($"client: error {error} {category}");
     }
 
-    /// <summary>Writes NAME.pem and NAME.key, which the password opens.</summary>
+    /// <summary>Writes NAME.pem and NAME.key, encrypted with the password.</summary>
     private void MakeCertificate(string name, string password)
     {
         using RSA key = RSA.Create(2048);
@@ -139,7 +139,7 @@ public sealed class CSharpSslTests : IDisposable
         string Refused(string key = "server.key") => Assert.Throws<CryptographicException>(() => context.UsePrivateKeyFile(FileOf(key), SslFileFormat.PEM)).Message;
     }
 
-    // C5: there a disconnect waited for the peer's close_notify, without a limit.
+    // C5: in the original, a disconnect waited without a limit for the peer's close_notify.
     [Fact]
     public void A_disconnect_does_not_wait_for_a_peer_that_says_nothing_more()
     {
@@ -159,7 +159,7 @@ public sealed class CSharpSslTests : IDisposable
         Assert.Equal(1, _log.Count("server: disconnected"));
     }
 
-    // C4: there the server could not know which name it was asked for.
+    // C4: in the original, the server could not see the requested host name.
     [Fact]
     public async Task A_client_that_connects_to_a_name_says_so()
     {
@@ -187,7 +187,7 @@ public sealed class CSharpSslTests : IDisposable
         Assert.Equal("localhost", name);
     }
 
-    // Before the handshake nothing is sent: what a Multicast says in plain would be the end of it, or worse.
+    // Nothing is sent before the handshake: plaintext of a Multicast would break the handshake or leak data.
     [Fact]
     public void A_multicast_reaches_who_is_handshaked_alone()
     {

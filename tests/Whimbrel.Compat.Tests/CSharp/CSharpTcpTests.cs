@@ -4,7 +4,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// What programs of CSharpServer know about TCP: orders, states, results.
+// Behaviour of TCP that programs of CSharpServer rely on: order, states, results.
 public sealed class CSharpTcpTests : IDisposable
 {
     private readonly Service _service = new(2);
@@ -92,7 +92,7 @@ public sealed class CSharpTcpTests : IDisposable
         Assert.Equal(["client: error 22 system", "client: disconnected False"], _clients.Lines);
         using TcpResolver resolver = new(_service);
         Assert.True(client.Connect(resolver));
-        resolver.Cancel(); // nothing is under way
+        resolver.Cancel(); // no lookup is in progress
         Assert.True(client.IsConnected);
     }
 

@@ -6,7 +6,7 @@ using Whimbrel.Compat.Tests.Programs;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// What programs of CSharpServer know about UDP, and U1 to U5 and S4 of the list of defects.
+// Behaviour of UDP that programs of CSharpServer rely on, and U1 to U5 and S4 of the list of defects.
 public sealed class CSharpUdpTests : IDisposable
 {
     private const string Group = "239.255.77.18";
@@ -29,7 +29,8 @@ public sealed class CSharpUdpTests : IDisposable
 
     private UdpAsker Client() => new(_service, _clients, "127.0.0.1", _server.Port);
 
-    // 1: start, connect, datagrams, disconnect and stop are told in this order, each once, and the state is what the callback says.
+    // 1: start, connect, datagrams, disconnect and stop are reported in this order, once each, and the state matches
+    // the callback.
     [Fact]
     public void One_exchange_is_told_in_the_old_order()
     {
@@ -54,7 +55,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal(0, client.BytesPending);
     }
 
-    // 2: what is called while nothing is open says 0 or false, and throws nothing. An empty send is true for those that queue, where it is open.
+    // 2: while nothing is open, calls return 0 or false, and do not throw. While open, an empty queued send returns
+    // true.
     [Fact]
     public void Calls_in_the_wrong_state_do_nothing()
     {
@@ -78,7 +80,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Throws<ArgumentOutOfRangeException>(() => client.Send(bytes, 3, 2));
     }
 
-    // 3: one datagram for each ReceiveAsync; what a handler re-arms neither recurses nor overwrites what it reads (U1, U4).
+    // 3: one datagram per ReceiveAsync; calling it in a handler neither recurses nor overwrites the datagram that the
+    // handler reads (U1, U4).
     [Fact]
     public void A_server_that_rearms_echoes_one_by_one()
     {
@@ -111,7 +114,7 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal("two", Encoding.UTF8.GetString(buffer, 1, 3));
         Assert.Equal(0, client.Receive(peer, buffer, TimeSpan.FromMilliseconds(20)));
         Assert.True(client.IsConnected);
-        // Told as well; and what nobody fetched waits.
+        // Both are reported as well, and an unfetched datagram stays queued.
         Assert.Equal(["client: received one", "client: received two"], _clients.Lines.Where(static l => l.Contains("received", StringComparison.Ordinal)));
         Assert.True(client.SendSync(peer, "three"));
         client.ReceiveAsync();
@@ -119,7 +122,7 @@ public sealed class CSharpUdpTests : IDisposable
         _clients.Until("client: received three");
     }
 
-    // S4: there it lived in the callback, and nobody could ask it anything.
+    // S4: in the original it was valid in the callback only, and had no members to query.
     [Fact]
     public void An_end_point_may_be_kept_and_says_who_it_is()
     {
@@ -139,7 +142,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal(2, client.DatagramsReceived);
     }
 
-    // U2, U3: there the second send was refused while the first was under way, and one that failed was glued to the next.
+    // U2, U3: in the original, a second send was rejected while the first was in progress, and a failed one was joined
+    // with the next.
     [Fact]
     public void Many_sends_at_once_leave_and_one_that_fails_is_told_by_its_number()
     {
@@ -149,7 +153,7 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(client.SendAsync("aaa"));
         Assert.True(client.SendAsync("bbbb"));
         Assert.False(client.SendAsync(new byte[70_000]));
-        Assert.True(client.SendAsync(new byte[60_000])); // U5: longer than the first buffer there
+        Assert.True(client.SendAsync(new byte[60_000])); // U5: longer than the first buffer of the original
         _clients.Until("client: received aaa");
         _clients.Until("client: received bbbb");
         Log.Until(() => client.BytesReceived == 60_007, "the long one");
@@ -159,7 +163,7 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(client.IsConnected);
     }
 
-    // The server is told a size of 0, so that it fetches the next one; the client closes.
+    // The server reports a size of 0, so that it fetches the next datagram; the client closes.
     [Fact]
     public void What_passes_a_limit_is_an_error_of_both()
     {
@@ -197,7 +201,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal(1, _log.Count("server: error -1 whimbrel.callback"));
     }
 
-    // 4: the calls that do not wait: connect, disconnect and reconnect are told behind each other, and a connect may be asked for in OnDisconnected.
+    // 4: asynchronous connect, disconnect and reconnect are reported in call order, and a connect may be started in
+    // OnDisconnected.
     [Fact]
     public void Calls_that_do_not_wait_are_told_in_the_order_of_the_calls()
     {
@@ -223,7 +228,7 @@ public sealed class CSharpUdpTests : IDisposable
         for (int i = 0; i < told.Length; i++) Assert.Equal(i % 2 == 0 ? "client: connected True" : "client: disconnected False False", told[i]);
     }
 
-    // 5: a name needs a resolver, and what fails is told as an error and as disconnected alone.
+    // 5: a name needs a resolver, and a failure is reported as an error and as disconnected only.
     [Fact]
     public void A_name_needs_a_resolver()
     {
@@ -234,7 +239,7 @@ public sealed class CSharpUdpTests : IDisposable
         using UdpResolver resolver = new(_service);
         Assert.Same(_service, resolver.Service);
         Assert.True(client.Connect(resolver));
-        resolver.Cancel(); // nothing is under way
+        resolver.Cancel(); // no lookup is in progress
         Assert.True(client.IsConnected);
         Assert.True(client.Disconnect());
         Assert.True(client.ConnectAsync(resolver));
@@ -249,13 +254,13 @@ public sealed class CSharpUdpTests : IDisposable
         _clients.Until("client: received hi");
     }
 
-    // 6: a restart keeps the port, fixed or chosen, also when a handler does it, and the fetch of before is gone.
+    // 6: a restart keeps the port, fixed or chosen, also if a handler restarts, and a pending fetch is dropped.
     [Fact]
     public void A_handler_may_restart_its_server_again_and_again()
     {
         _server.AtReceived = static (server, _, _) =>
         {
-            server.ReceiveAsync(); // of the socket that ends now
+            server.ReceiveAsync(); // belongs to the socket that is closed
             Assert.True(server.Restart());
         };
         Assert.True(_server.Start());
@@ -285,7 +290,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(second.Start());
     }
 
-    // 7: with the service: what is begun before its start begins with it, its stop closes all, and the objects outlive it.
+    // 7: with the service: what is started earlier begins with the service, a stop of the service closes everything,
+    // and the objects can be used afterwards.
     [Fact]
     public void Objects_outlive_the_restart_of_their_service()
     {
@@ -304,12 +310,13 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(second.Connect() && client.Connect());
         Assert.True(second.SendAsync("after"));
         _clients.Until("client: received after");
-        // The fetch that the stop ended told nothing.
+        // The fetch that the stop cancelled was not reported.
         Assert.DoesNotContain(_clients.Lines, static l => l.Contains("error", StringComparison.Ordinal));
         Assert.Equal(["server: started True", "server: started True"], _log.Lines);
     }
 
-    // 8: groups: members at one port all receive, from any form of Multicast; join and leave are told, and what is wrong with them.
+    // 8: groups: members on one port all receive, with every form of Multicast; join and leave are reported, and so are
+    // their errors.
     [Fact]
     public void Members_of_a_group_at_one_port_all_receive()
     {
@@ -352,7 +359,7 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal(1, _clients.Count("client: error 99 system"));
     }
 
-    // 9: on a thread of the service nothing waits.
+    // 9: on a thread of the service no call blocks.
     [Fact]
     public void A_stop_on_a_thread_of_the_service_does_not_wait()
     {
@@ -367,7 +374,7 @@ public sealed class CSharpUdpTests : IDisposable
         _log.Until("server: stopped False");
     }
 
-    // 10: a handler that blocks stops nobody else, and a stop waits for it.
+    // 10: a blocking handler blocks no other server, and a stop waits for it.
     [Fact]
     public void A_handler_that_blocks_holds_up_its_own_server_alone()
     {
@@ -396,7 +403,7 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal(["server: returned", "server: stopped False"], _log.Lines[^2..]);
     }
 
-    // 11: what is told has a limit, like every queue: a callback that does not return costs no memory without end.
+    // 11: queued callbacks have a limit, like every queue: a blocked callback does not let memory grow without limit.
     [Fact]
     public void A_callback_that_blocks_stops_the_sends_at_a_limit()
     {

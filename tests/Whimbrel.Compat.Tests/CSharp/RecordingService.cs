@@ -3,7 +3,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-/// <summary>A service that writes down what it is told.</summary>
+/// <summary>A service that records its callbacks.</summary>
 internal sealed class RecordingService(Log log, int threads = 1) : Service(threads)
 {
     protected override void OnThreadInitialize() => log.Add("thread begins");

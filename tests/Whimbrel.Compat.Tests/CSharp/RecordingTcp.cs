@@ -4,7 +4,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// Programs as people wrote them: nothing here knows of the native classes.
+// Programs as users write them: they use the old API only.
 internal sealed class RecordingServer(Service service, Log log, int port = 0) : TcpServer(service, "127.0.0.1", port)
 {
     internal Log Log => log;

@@ -4,7 +4,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// Programs as people wrote them: nothing here knows of the native classes.
+// Programs as users write them: they use the old API only.
 internal sealed class UdpEcho(Service service, Log log, string address = "127.0.0.1", int port = 0) : UdpServer(service, address, port)
 {
     internal Action<UdpEcho, UdpEndpoint, string>? AtReceived { get; set; }
@@ -73,7 +73,7 @@ internal sealed class UdpAsker : UdpClient
 
     protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size)
     {
-        if (Arms) ReceiveAsync(); // before the bytes are read: they stay
+        if (Arms) ReceiveAsync(); // before the bytes are read: they stay valid
         _log.Add("client: received " + Encoding.UTF8.GetString(buffer, 0, (int)size));
     }
 

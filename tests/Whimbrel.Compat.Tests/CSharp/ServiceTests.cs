@@ -5,7 +5,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// What programs of CSharpServer know about a service.
+// Behaviour of a service that programs of CSharpServer rely on.
 public sealed class ServiceTests
 {
     [Fact]

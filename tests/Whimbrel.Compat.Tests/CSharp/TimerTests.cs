@@ -3,7 +3,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.CSharp;
 
-// What programs of CSharpServer know about a timer.
+// Behaviour of a timer that programs of CSharpServer rely on.
 public sealed class TimerTests
 {
     private sealed class RecordingTimer(Service service, Log log) : CSharpServer.Timer(service)
@@ -65,7 +65,7 @@ public sealed class TimerTests
         DateTime due = timer.ExpireTime;
         Assert.True(timer.WaitSync());
         Assert.True(DateTime.UtcNow >= due);
-        Assert.True(timer.WaitAsync()); // its callback would come behind one of the other
+        Assert.True(timer.WaitAsync()); // its callback would follow one of WaitSync
         log.Until("timer False");
         Assert.Equal(["timer False"], log.Lines);
     }
@@ -96,7 +96,8 @@ public sealed class TimerTests
         log.Until("error whimbrel.callback of the user");
     }
 
-    // C8: there it waited for an hour more when somebody set the clock back by one. A point of time moves with the clock.
+    // C8: in the original, setting the clock back by an hour prolonged the wait by an hour. An absolute time moves with
+    // the clock.
     [Fact]
     public void A_time_from_now_does_not_move_with_the_clock_of_the_system()
     {
@@ -115,7 +116,7 @@ public sealed class TimerTests
         Assert.True(timer.WaitSync());
     }
 
-    // S5: there the kind of a DateTime was not looked at, and what is below a millisecond lost.
+    // S5: the original ignored the Kind of a DateTime, and truncated to milliseconds.
     [Fact]
     public void A_local_time_is_the_same_as_its_universal_one_to_the_tick()
     {
@@ -128,7 +129,7 @@ public sealed class TimerTests
         Assert.Equal(DateTimeKind.Utc, timer.ExpireTime.Kind);
     }
 
-    /// <summary>Somebody has set the clock.</summary>
+    /// <summary>A clock that was set to another time.</summary>
     private sealed class MovedClock : TimeProvider
     {
         internal TimeSpan Moved { get; set; }

@@ -4,7 +4,8 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// Much at a time: with callbacks on the loop it is received where the handler looks at it, and is told as ever.
+// Large amounts: with callbacks on the loop, data is received directly into the buffer that the handler sees, and
+// reported as before.
 public sealed class BulkTests
 {
     private const int Total = 16 * 1024 * 1024;
@@ -59,7 +60,7 @@ public sealed class BulkTests
         Assert.True(server.Start());
         using Socket socket = Cost.Connect(server.Chosen);
         byte[] some = new byte[1_000_000];
-        // First as much at a time as it has room for, so that it is received there.
+        // First pieces of exactly the buffer's size, so that they are received directly.
         for (int i = 1; i <= 20; i++)
         {
             socket.Send(some, 0, 20_000, SocketFlags.None);
@@ -72,7 +73,7 @@ public sealed class BulkTests
         }
         catch (SocketException)
         {
-            // It was reset.
+            // The peer reset the connection.
         }
 
         Log.Until(() => server.Session is { IsOver: true }, "the end");

@@ -3,7 +3,8 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-/// <summary>What messages and idle connections of a server that echoes cost in memory. The whole process is counted; tests run one after the other.</summary>
+/// <summary>Memory cost of messages and idle connections of an echo server. Counts the whole process; tests of this
+/// project run one at a time.</summary>
 internal static class Cost
 {
     private const int Warm = 2000, Messages = 2000, Connections = 500, Rounds = 3;
@@ -15,7 +16,7 @@ internal static class Cost
         return socket;
     }
 
-    /// <summary>Allocated bytes of one echo, of the cheapest of three runs: the runtime does things of its own meanwhile.</summary>
+    /// <summary>Allocated bytes per echo, the minimum of three runs, because the runtime allocates as well.</summary>
     internal static double OfMessage(int port, int size)
     {
         using Socket socket = Connect(port);
@@ -42,7 +43,8 @@ internal static class Cost
         return (double)least / Messages;
     }
 
-    /// <summary>The least of up to eight measurements: code that the compiler has not gone over again allocates a little where it boxes.</summary>
+    /// <summary>The minimum of up to eight measurements: code that is not fully optimized yet allocates a little where
+    /// it boxes.</summary>
     internal static double Settled(Func<double> measure, double most = 1)
     {
         double cost = double.MaxValue;
@@ -59,10 +61,9 @@ internal static class Cost
         }
     }
 
-    /// <summary>
-    /// Bytes of the heap that a connection holds, with the Socket object of this side. It was in use, and is idle again. The middle of three
-    /// rounds: what the test before this one held a little longer is given back in one of them, and would count against it.
-    /// </summary>
+    /// <summary> Heap bytes per connection, including the Socket object of this side. The connections were used and are
+    /// idle. The median of three rounds, because memory of the previous test that is released during one round would
+    /// falsify it. </summary>
     internal static long OfIdleConnection(int port)
     {
         byte[] message = new byte[100];
@@ -79,7 +80,7 @@ internal static class Cost
         long[] held = new long[Rounds];
         try
         {
-            Open(100); // types, and the first blocks of all tables
+            Open(100); // allocates types, and the first blocks of all tables
             foreach (ref long round in held.AsSpan())
             {
                 long before = Held();
@@ -106,7 +107,7 @@ internal static class Cost
         }
     }
 
-    // What tests before this one left to finalizers is not to be counted as given back by this one.
+    // Finalizers of earlier tests must run first, so that their memory does not count as released here.
     private static long Held()
     {
         for (int i = 0; i < 2; i++)

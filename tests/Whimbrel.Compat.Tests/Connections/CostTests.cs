@@ -6,7 +6,7 @@ using Whimbrel.Compat.Tests.Http;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// What a message and an idle connection of NetCoreServer's classes cost in memory.
+// Memory cost of a message and of an idle connection of NetCoreServer's classes.
 public sealed class CostTests
 {
     private const int Clients = 5;
@@ -22,7 +22,7 @@ public sealed class CostTests
         Assert.InRange(Cost.OfMessage(server.Chosen, 1000), 0, 1);
     }
 
-    // Its sends are told, and that nothing is left to be sent.
+    // Sent messages and an empty queue are reported.
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
@@ -32,7 +32,7 @@ public sealed class CostTests
         using EchoServer server = new() { IsTold = true };
         Assert.True(server.Start());
         Assert.InRange(Cost.Settled(() => Cost.OfMessage(server.Chosen, 1000)), 0, 1);
-        // Two may be told as one.
+        // Two echoes may be reported as one.
         Log.Until(() => server.Told.Sent > 7000 && server.Told.Empty > 1000, "the echoes to be told");
     }
 
@@ -56,7 +56,7 @@ public sealed class CostTests
         Assert.InRange(OfMulticast(server.Chosen, static _ => { }, () => server.ConnectedSessions, () => Assert.True(server.Multicast(message)), message.Length), 0, 1);
     }
 
-    // Its frame is composed once, and one broadcast takes it to all.
+    // Its frame is built once, and one broadcast sends it to all.
     [Fact]
     public void A_multicast_to_WebSockets_allocates_nothing_however_many_there_are()
     {

@@ -6,10 +6,11 @@ using TcpServer = NetCoreServer.TcpServer;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// What went wrong in NetCoreServer over TCP and does not here; numbers as in docs/defects.md. Those that other classes show are named there.
+// Defects of NetCoreServer over TCP that do not exist here; numbers as in docs/defects.md. Those that other classes
+// show are named there.
 public sealed class DefectTests
 {
-    // N1, N16: nothing had a limit unless somebody set one, and a multicast went past the one that somebody had.
+    // N1, N16: by default nothing was limited, and a multicast ignored a configured limit.
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -35,11 +36,12 @@ public sealed class DefectTests
                 return log.Count("server: disconnected") == 1;
             },
             "the end of who never reads");
-        Assert.InRange(most, 1, 6 * 1024 * 1024); // the budget, and what is sent between two looks at it
+        Assert.InRange(most, 1, 6 * 1024 * 1024); // the budget, and what is sent between two checks of it
         Assert.Equal(1, log.Count("session: error TimedOut"));
     }
 
-    // The other side of it: who falls behind by less than that, and reads on, loses nothing; and with a limit of the user's who falls behind it misses what was too much, is told, and stays.
+    // The opposite case: a member that lags by less than the budget and continues to read loses nothing. With a limit
+    // set by the user, a member that exceeds it misses the excess messages, gets an error, and stays connected.
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -64,7 +66,8 @@ public sealed class DefectTests
         log.Until("session: connected True", 2);
         RecordingSession behind = sessions[0];
 
-        // Each piece is full of its number. With no limit until half of the default one is pending, with one until it has refused three.
+        // Each piece is filled with its number. Without a limit, sends until half of the default budget is pending;
+        // with one, until it has rejected three pieces.
         byte[] piece = new byte[Piece], got = new byte[Piece];
         int sent = 0;
         while (isLimited ? log.Count("session: error NoBufferSpaceAvailable") < 3 : behind.BytesPending < 512 * 1024)
@@ -75,7 +78,7 @@ public sealed class DefectTests
             Assert.Equal(piece, got);
         }
 
-        // It reads on: what it gets is whole and in order, and the last that was sent is among it.
+        // The peer reads again: its pieces are complete and in order, and the last one sent is among them.
         piece.AsSpan().Fill((byte)++sent);
         int last = 0, received = 0;
         Log.Until(() => behind.BytesPending == 0 || Drain(slow, got, ref last, ref received), "the queue of the one behind");
@@ -86,7 +89,7 @@ public sealed class DefectTests
         Assert.Equal(0, log.Count("session: disconnecting True"));
     }
 
-    // Reads one piece; false, as it is called for that.
+    // Reads one piece. Always returns false, because it is called as a condition.
     private static bool Drain(Socket peer, byte[] into, ref int last, ref int received)
     {
         ReadExactly(peer, into);
@@ -105,7 +108,8 @@ public sealed class DefectTests
         }
     }
 
-    // N6: flags that were looked at and then set. Handlers came twice, or for what never began.
+    // N6: flags were checked and then set without synchronization. Callbacks came twice, or for sessions that never
+    // connected.
     [Fact]
     public void N6_who_is_disconnected_by_many_at_once_is_told_once()
     {
@@ -133,7 +137,7 @@ public sealed class DefectTests
             Assert.Equal((line, Rounds), (line, log.Count(line)));
         }
 
-        // Not connected any more where it had to wait for another callback.
+        // Not connected any more if it had to wait for another callback.
         int sessions = log.Lines.Count(static l => l.StartsWith("session: disconnecting", StringComparison.Ordinal));
         int told = clientLog.Lines.Count(static l => l.StartsWith("client: disconnecting", StringComparison.Ordinal));
         Assert.Equal((Rounds, Rounds), (sessions, told));
@@ -176,29 +180,30 @@ public sealed class DefectTests
         else
         {
             second.Start();
-            Assert.Equal(0, peer.Receive(new byte[1])); // it has closed
+            Assert.Equal(0, peer.Receive(new byte[1])); // the peer has closed
         }
 
-        // The loop and the pool have had time for the end: they answer another one.
+        // The loop and the pool had time for the end: they have served another connection.
         server.Make = null;
         using RecordingClient other = new(log, server.Chosen);
         for (int i = 1; i <= 10; i++)
         {
             other.ConnectAsync();
             log.Until("server: connected", i + 1);
-            // Who is disconnected while it connects, and connects again at once, is told that it connects already.
+            // A client that is disconnected while connecting, and connects again immediately, gets false because it is
+            // still connecting.
             log.Until("client: connected True", i);
             other.Disconnect();
             log.Until("server: disconnected", i);
         }
 
         Assert.DoesNotContain("first: True", log.Lines);
-        if (!byPeer) log.Until("second: returned False"); // it does not wait for the first one
+        if (!byPeer) log.Until("second: returned False"); // the second thread does not wait for the first
         goOn.Set();
         log.Until("first: True");
         Assert.True(first.Join(Log.Patience) && (byPeer || second.Join(Log.Patience)));
         string[] lines = log.Lines;
-        string goesOn = $"session: goes on {byPeer}"; // what the second one was told
+        string goesOn = $"session: goes on {byPeer}"; // logged by the second thread
         int at = Array.IndexOf(lines, goesOn);
         Assert.True(at > 0, string.Join(", ", lines));
         IEnumerable<string> after = lines.Skip(at).Where(l => l.StartsWith("session: ", StringComparison.Ordinal));
@@ -227,7 +232,7 @@ public sealed class DefectTests
         Assert.Equal(1, log.Count("session: disconnected False"));
     }
 
-    // N7: callbacks came inside SendAsync, with its lock held.
+    // N7: callbacks were called inside SendAsync, with its lock held.
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
@@ -278,7 +283,7 @@ public sealed class DefectTests
         }
     }
 
-    // N9: a server never knew what waits.
+    // N9: a server did not know its number of pending bytes.
     [Fact]
     public void N9_a_server_knows_what_waits_to_be_sent()
     {
@@ -297,7 +302,7 @@ public sealed class DefectTests
         Assert.Equal((Much, Much), (server.BytesSent, session.BytesSent));
     }
 
-    // N14: a server could not be bound to a name, and a client not dial one.
+    // N14: a server could not be bound to a host name, and a client could not connect to one.
     [Fact]
     public void N14_a_name_is_listened_at_and_dialled()
     {
@@ -308,7 +313,7 @@ public sealed class DefectTests
         Assert.Equal(server.Endpoint, client.Socket.RemoteEndPoint);
     }
 
-    // N17: who was accepted while it stopped lived on.
+    // N17: a connection accepted during a stop stayed open.
     [Fact]
     public void N17_of_those_who_come_while_a_server_stops_nobody_is_left()
     {

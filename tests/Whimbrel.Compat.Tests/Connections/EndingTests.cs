@@ -6,10 +6,12 @@ using TcpClient = NetCoreServer.TcpClient;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// Ends of connections as in the original: the caller's thread calls OnDisconnected, and waits for no callback of another thread.
+// Ends of connections as in the original: the caller's thread calls OnDisconnected, and does not wait for a callback of
+// another thread.
 public sealed class EndingTests
 {
-    private static readonly TimeSpan s_most = TimeSpan.FromSeconds(4); // it was 6 s; on an idle machine 1 ms, or 200 where bytes or callbacks are stuck
+    // It was 6 s; on an idle machine it takes 1 ms, or 200 ms if bytes or callbacks are stuck.
+    private static readonly TimeSpan s_most = TimeSpan.FromSeconds(4);
 
     public static TheoryData<EngineKind, Scheduling> Cases => OnEngine.Cases;
 
@@ -122,7 +124,7 @@ public sealed class EndingTests
         object gate = new();
         foreach (string how in (string[])["session", "all", "stop", "restart", "dispose"])
         {
-            // To listen again needs a loop, which waits in the callback.
+            // Listening again needs the loop, which is blocked in the callback.
             if (how == "restart" && callbacks == Scheduling.Inline) continue;
             Log log = new();
             RecordingSession? session = null;
@@ -163,7 +165,7 @@ public sealed class EndingTests
         }
     }
 
-    // Connect waits for the end of the connection before, which waits for a callback, which waits for the caller.
+    // Connect waits for the end of the previous connection, which waits for a callback, which waits for the caller.
     [Fact]
     public void A_Reconnect_that_its_own_callback_holds_up_returns_false_at_the_time_limit()
     {
@@ -276,7 +278,8 @@ public sealed class EndingTests
         protected override void OnDisconnected() => In("disconnected");
     }
 
-    // Peers that flood, and threads that end and ask: callbacks of a session never overlap, and each end is told once.
+    // Peers that flood, and threads that disconnect concurrently: callbacks of a session never overlap, and each end is
+    // reported once.
     [Theory]
     [MemberData(nameof(Cases))]
     public async Task Threads_that_end_one_session_at_once_tell_it_once_and_no_two_callbacks_overlap(EngineKind kind, Scheduling callbacks)
@@ -309,7 +312,7 @@ public sealed class EndingTests
             }
             catch (SocketException)
             {
-                // It is gone.
+                // The session has ended.
             }
 
             foreach (Thread thread in threads) Assert.True(thread.Join(Log.Patience));
@@ -368,7 +371,7 @@ public sealed class EndingTests
         }
     }
 
-    // The original needs about a second, as each closes a socket.
+    // The original needs about a second, because each session closes a socket.
     [Fact]
     public void Eight_thousand_DisconnectAsync_take_less_than_half_a_millisecond_each()
     {
@@ -395,7 +398,7 @@ public sealed class EndingTests
 
         TestContext.Current.TestOutputHelper?.WriteLine($"8,000 DisconnectAsync: {took.TotalMilliseconds:F0} ms, {foreign} told elsewhere");
         Assert.True(took < TimeSpan.FromSeconds(4), $"{took.TotalMilliseconds} ms");
-        Assert.True(foreign < Clients / 2, $"{foreign} told elsewhere"); // where OnConnected had not returned
+        Assert.True(foreign < Clients / 2, $"{foreign} told elsewhere"); // sessions whose OnConnected had not returned
         foreach (Counting client in clients) client.Dispose();
     }
 

@@ -2,7 +2,7 @@ using Whimbrel.Compat.Tests.Datagrams;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// The core of what the other classes show on the engine that is chosen here is the same on each.
+// The core of what the other classes test on one engine, on each engine.
 public sealed class EngineTests
 {
     private static readonly (string Name, Action Run)[] s_tests =

@@ -8,7 +8,7 @@ using Whimbrel.Compat.Tests.Http;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// What CostTests asks of TCP, of the other families of NetCoreServer's classes.
+// The tests of CostTests for the other families of NetCoreServer's classes.
 public sealed class FamilyCostTests : IDisposable
 {
     private const int Size = 1000;
@@ -111,7 +111,7 @@ public sealed class FamilyCostTests : IDisposable
         return socket;
     }
 
-    // A binary message of zeros, its mask too.
+    // A binary message of zeros with a zero mask.
     private static byte[] Frame() => [0x82, 0x80 | 126, Size >> 8, Size & 0xff, .. new byte[4 + Size]];
 
     private static int PortOf(EndPoint endPoint) => ((IPEndPoint)endPoint).Port;

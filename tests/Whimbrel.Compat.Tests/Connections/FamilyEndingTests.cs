@@ -10,7 +10,8 @@ using HttpRequest = NetCoreServer.HttpRequest;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-/// <summary>The ends of EndingTests for each family of servers: under a lock that OnDisconnected takes, and while OnReceived of the session waits for that lock.</summary>
+/// <summary>The cases of EndingTests for each family of servers: under a lock that OnDisconnected takes, and while
+/// OnReceived of the session waits for that lock.</summary>
 public sealed class FamilyEndingTests : IDisposable
 {
     private static readonly TimeSpan s_most = TimeSpan.FromSeconds(4);
@@ -78,7 +79,7 @@ public sealed class FamilyEndingTests : IDisposable
         }
     }
 
-    /// <summary>What the session's callbacks do.</summary>
+    /// <summary>Counters of the session's callbacks.</summary>
     private sealed class Told
     {
         internal Log Log { get; } = new();
@@ -111,7 +112,7 @@ public sealed class FamilyEndingTests : IDisposable
         }
     }
 
-    /// <summary>A server, and a peer of .NET's own.</summary>
+    /// <summary>A server, and a .NET peer.</summary>
     private sealed class Party(IDisposable server, Func<bool> disconnectAll, Func<bool> stop, Func<long> sessions, Func<Task<(IDisposable, Func<Task>)>> connect) : IAsyncDisposable
     {
         private IDisposable? _peer;
@@ -214,7 +215,7 @@ public sealed class FamilyEndingTests : IDisposable
         return (peer, () => peer.SendAsync(new byte[1], WebSocketMessageType.Binary, endOfMessage: true, CancellationToken.None));
     }
 
-    // ------------------------------------------------------------------ one of each
+    // ------------------------------------------------------------------ one server of each family
 
     private sealed class Tcp(Told told) : TcpServer(IPAddress.Loopback, 0)
     {

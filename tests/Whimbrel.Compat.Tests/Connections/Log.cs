@@ -2,7 +2,7 @@ using System.Diagnostics;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-/// <summary>What happened, in order, from many threads.</summary>
+/// <summary>Events in order, from many threads.</summary>
 internal sealed class Log
 {
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
@@ -33,7 +33,7 @@ internal sealed class Log
         while (!condition())
         {
             Assert.True(Stopwatch.GetElapsedTime(start) < Patience, "Waited for " + what);
-            Thread.Sleep(1); // tidy: waits because the condition is looked at again
+            Thread.Sleep(1); // tidy: waits because the condition is polled
         }
     }
 }

@@ -6,7 +6,7 @@ using TcpClient = NetCoreServer.TcpClient;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// What a user of the old API reads when something is wrong: it names the user's classes, and says why.
+// Messages of the old API for misuse and errors: they name the user's classes and the cause.
 public sealed class MessageTests : IAsyncLifetime
 {
     private readonly List<string> _notices = [];

@@ -4,7 +4,7 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// A Multicast to sessions that have a SendAsync of their own: each is asked, and what it sends besides keeps its place.
+// A Multicast to sessions that override SendAsync: each override is called, and its own messages keep their place.
 public sealed class MulticastTests
 {
     private const int Most = 1024 * 1024;
@@ -68,7 +68,7 @@ public sealed class MulticastTests
             for (int i = 0; i < 100; i++)
             {
                 Assert.True(server.Multicast($"{i:D2}"));
-                // And by itself, behind it.
+                // A message of the session itself, after the multicast.
                 Assert.True(sessions[5].Plain(","u8));
             }
 
@@ -81,7 +81,7 @@ public sealed class MulticastTests
             Assert.Equal(Each(static i => $"[{i:D2}]"), Text(peers[6], 400));
             Assert.Equal(Each(static i => $"{i % 10}{i / 10}"), Text(peers[7], 200));
             Assert.Equal(0, peers[2].Available);
-            // What was taken is pending at once; what has left is not, and it only grows less.
+            // Accepted bytes are pending immediately and sent bytes are not, so the number only decreases.
             Assert.Equal(200, pending.Count);
             Assert.Equal((2L, 3L), (pending.Where(static (_, i) => i % 2 == 0).Max(), pending.Max()));
         }
@@ -232,7 +232,7 @@ public sealed class MulticastTests
         foreach (Socket peer in peers) peer.Dispose();
     }
 
-    // As the old performance programs have it.
+    // As in the old performance programs.
     [Fact]
     public void A_slow_client_misses_messages_and_stays_and_the_others_get_all()
     {
@@ -265,7 +265,7 @@ public sealed class MulticastTests
 
             Assert.InRange(refused, 1, Messages - (Most / Size));
             Assert.True(sessions[1].IsConnected);
-            // What it was sent is whole messages, those from the start; then it is asked again.
+            // It received whole messages, the earliest ones; after that it accepts messages again.
             for (int i = 0; i < Messages - refused; i++)
             {
                 Cost.Read(peers[1], got);
@@ -348,7 +348,7 @@ public sealed class MulticastTests
                     for (int i = 0; i < 100; i++) Assert.True(server.Multicast(message));
                 });
                 sender.Start();
-                // The mailbox takes 64 KiB: about 32 messages for both.
+                // The mailbox holds 64 KiB: about 32 messages for both.
                 Log.Until(() => Volatile.Read(ref taken) >= 60, "a full mailbox");
                 Assert.NotEqual(200, Volatile.Read(ref taken));
                 goOn.Set();

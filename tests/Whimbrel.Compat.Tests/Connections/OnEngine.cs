@@ -1,6 +1,7 @@
 namespace Whimbrel.Compat.Tests.Connections;
 
-/// <summary>An engine for one test, with callbacks on the pool or the loop. The tests of this project run one after the other.</summary>
+/// <summary>An engine for one test, with callbacks on the pool or the loop. The tests of this project run one at a
+/// time.</summary>
 internal sealed class OnEngine : IAsyncDisposable
 {
     private readonly Engine _engine;

@@ -48,7 +48,7 @@ public sealed class OrderedCallsTests
             {
                 ran.Add("outer begins");
                 calls.Run(() => ran.Add("inner"), static _ => { });
-                calls.AwaitIdle(Patience); // waits for others only
+                calls.AwaitIdle(Patience); // waits for callbacks of other threads only
                 ran.Add("outer ends");
             },
             static _ => { });

@@ -5,10 +5,10 @@ using TcpClient = NetCoreServer.TcpClient;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// What the original does in places that few programs look at, each with the value that it gives there.
+// Rarely used behaviour of the original, with the values that it returns.
 public sealed class OriginalTests
 {
-    // The original leaves the session in the server's list when a callback of its end throws, and the process ends.
+    // If a callback of the end throws, the original keeps the session in the server's list, and the process terminates.
     public static TheoryData<Scheduling, string> Throwing()
     {
         TheoryData<Scheduling, string> cases = [];
@@ -180,7 +180,7 @@ public sealed class OriginalTests
         protected override void OnStopped() => log.Add("stopped");
     }
 
-    // The original binds first: OnStarting has the real port, and is not called where the port cannot be had.
+    // The original binds first: OnStarting sees the real port, and is not called if binding fails.
     [Fact]
     public void OnStarting_comes_after_the_bind_with_the_real_end_point_and_not_when_it_fails()
     {

@@ -6,7 +6,7 @@ using TcpClient = NetCoreServer.TcpClient;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// Programs as people wrote them: nothing here knows of the native classes.
+// Programs as users write them: they use the old API only.
 internal class RecordingServer(Log log, int port = 0) : TcpServer(IPAddress.Loopback, port)
 {
     internal Log Log => log;

@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Tests.Connections;
 
-/// <summary>Limits of what is queued, for one test. The tests of this project run one after the other.</summary>
+/// <summary>Sets the limits of queued data for one test. The tests of this project run one at a time.</summary>
 internal sealed class SendRules : IDisposable
 {
     private readonly TimeSpan _stall = CompatOptions.StallTimeout;

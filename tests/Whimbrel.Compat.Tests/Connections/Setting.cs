@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Tests.Connections;
 
-/// <summary>Callbacks elsewhere, for one test. The tests of this project run one after the other.</summary>
+/// <summary>Sets the scheduling of callbacks for one test. The tests of this project run one at a time.</summary>
 internal sealed class Setting : IDisposable
 {
     private readonly Scheduling _before = CompatOptions.Callbacks;

@@ -5,7 +5,8 @@ using TcpClient = NetCoreServer.TcpClient;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// The Socket of sessions and clients in the callbacks of the end. The original has closed it before OnDisconnected, and not before OnDisconnecting.
+// The Socket of sessions and clients in the callbacks of the end. In the original it is closed before OnDisconnected,
+// but not before OnDisconnecting.
 public sealed class SocketTests
 {
     public static TheoryData<EngineKind, Scheduling> Cases => OnEngine.Cases;

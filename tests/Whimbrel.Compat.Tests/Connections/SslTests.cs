@@ -12,7 +12,7 @@ namespace Whimbrel.Compat.Tests.Connections;
 
 public sealed class SslTests
 {
-    // As the samples of the library have it: a certificate of the own is taken, whatever the system says.
+    // As in the samples of the library: accepts its own certificate, regardless of the system's trust.
     internal static readonly RemoteCertificateValidationCallback Own = static (_, certificate, _, _) => certificate?.GetCertHashString() == Certificate!.GetCertHashString();
 
     internal static readonly X509Certificate2 Certificate = MakeCertificate();
@@ -57,7 +57,7 @@ public sealed class SslTests
         Assert.Equal(PartingServer.Bytes, all.Length);
     }
 
-    // Its connection is handed over in the middle of its beginning.
+    // The connection is handed over during its handshake.
     [Fact]
     public void A_session_that_wants_OnEmpty_gets_all_else_as_well()
     {
@@ -85,7 +85,8 @@ public sealed class SslTests
     public void A_server_with_several_certificates_sends_its_own_with_those_above_it()
     {
         using X509Certificate2 own = TestCertificates.Make("old server", issuer: TestCertificates.Intermediate);
-        using X509Certificate2 middle = X509CertificateLoader.LoadCertificate(TestCertificates.Intermediate.RawData); // without its key
+        // Without its private key.
+        using X509Certificate2 middle = X509CertificateLoader.LoadCertificate(TestCertificates.Intermediate.RawData);
         string[] seen = [];
         Log log = new();
         using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection { middle, own }), log);
@@ -168,7 +169,7 @@ public sealed class SslTests
         log.Until("disconnected");
     }
 
-    // A disconnect of a client that was still connecting looked at a stream that was not there yet.
+    // Disconnecting a client while it was connecting used a stream that did not exist yet.
     [Fact]
     public void T2_a_client_may_disconnect_while_it_connects()
     {
@@ -187,12 +188,12 @@ public sealed class SslTests
             Assert.False(client.IsConnected || client.IsConnecting || client.IsHandshaking);
         }
 
-        // Not even one of them has waited for as long as a handshake may take.
+        // None of them waited for the handshake timeout.
         Assert.InRange(Environment.TickCount64 - begin, 0, 9_999);
         silent.Stop();
     }
 
-    // Without a certificate of its own a client took any version.
+    // A client without a certificate accepted any protocol version.
     [Theory]
     [InlineData(SslProtocols.Tls12, SslProtocols.Tls13)]
     [InlineData(SslProtocols.Tls13, SslProtocols.Tls12)]
@@ -206,7 +207,7 @@ public sealed class SslTests
         Assert.True(same.Connect());
     }
 
-    // A server looked at Certificate alone.
+    // A server checked the property Certificate only.
     [Fact]
     public void T5_a_server_takes_its_certificate_from_a_collection()
     {
@@ -216,7 +217,7 @@ public sealed class SslTests
         Assert.True(client.Connect());
     }
 
-    // A write that ended at once began the next one inside, until the stack ended.
+    // A write that completed synchronously started the next one recursively, until the stack overflowed.
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]

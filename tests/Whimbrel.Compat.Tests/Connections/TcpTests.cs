@@ -186,7 +186,8 @@ public sealed class TcpTests
         Log.Until(() => client.Received == much.Length, "the echo of all of it");
     }
 
-    // Its queue has a limit here. Before that, nothing more is received from a peer that does not take what it asked for.
+    // Its queue has a limit here. Before the limit is reached, the server stops receiving from a peer that does not
+    // read its responses.
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
@@ -226,7 +227,7 @@ public sealed class TcpTests
         foreach (RecordingClient client in clients) client.Dispose();
     }
 
-    // As in the original: one after the other, on the thread that calls.
+    // As in the original: sequentially, on the calling thread.
     [Fact]
     public void DisconnectAll_calls_each_OnDisconnected_itself()
     {
@@ -240,14 +241,14 @@ public sealed class TcpTests
         };
         server.Start();
         Socket[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => Cost.Connect(server.Chosen))];
-        // An answer: OnConnected has returned.
+        // A response shows that OnConnected has returned.
         foreach (Socket peer in peers)
         {
             peer.Send(new byte[1]);
             Cost.Read(peer, new byte[1]);
         }
 
-        Thread.Sleep(50); // tidy: waits because a callback that has answered takes a moment to return
+        Thread.Sleep(50); // tidy: waits because a callback that has responded takes a moment to return
         Assert.True(server.DisconnectAll());
         Assert.Equal(Sessions, log.Count("mine True"));
         Assert.Equal(Sessions, log.Count("server: disconnected"));
@@ -268,7 +269,7 @@ public sealed class TcpTests
         clientLog.Until("client: received [news]");
     }
 
-    // Whoever came last, and whatever class the others have.
+    // Independent of the order of connecting, and of the classes of the other sessions.
     [Fact]
     public void Where_one_class_of_two_has_its_own_SendAsync_it_gets_every_multicast_by_it()
     {
@@ -502,7 +503,7 @@ public sealed class TcpTests
             Assert.True(client.ConnectAsync());
             clientLog.Until("client: connected True");
             log.Until("server: connected", i);
-            log.Until("session: empty", i / 2); // before the echo, which empties once more
+            log.Until("session: empty", i / 2); // before the echo, which empties the queue once more
             Assert.True(client.SendAsync("hello"));
             Log.Until(() => client.Received == 5, "the echo");
             log.Until("session: sent 5 0", i / 2);
@@ -511,7 +512,7 @@ public sealed class TcpTests
         }
 
         Assert.Equal(2, log.Count("session: sent 5 0"));
-        // One session for each connection, also where one native session took over from another.
+        // One session object per connection, even if one native session replaced another.
         Assert.Equal((4, 4, 4), (made, log.Count("session: connecting False"), log.Count("session: disconnected False")));
         Assert.Equal(0, server.ConnectedSessions);
     }

@@ -5,7 +5,8 @@ using TcpServer = NetCoreServer.TcpServer;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
-// OptionSendBufferLimit is 0 by default, which is "no limit" in the original: what SendAsync takes arrives at a peer that reads.
+// OptionSendBufferLimit is 0 by default, which means "no limit" in the original: whatever SendAsync accepts arrives at
+// a peer that reads.
 public sealed class UnlimitedSendTests
 {
     private const int Piece = 64 * 1024;
@@ -108,7 +109,7 @@ public sealed class UnlimitedSendTests
         long most = 0, sent = 0;
         byte[] piece = new byte[Piece];
         long began = Environment.TickCount64;
-        // This thread is no loop's: above the budget its call waits, until the peer is disconnected.
+        // This is no loop thread: above the budget its call blocks until the peer is disconnected.
         Log.Until(
             () =>
             {
@@ -119,13 +120,13 @@ public sealed class UnlimitedSendTests
             "the end of the peer that takes nothing");
         Assert.InRange(Environment.TickCount64 - began, 900, 20_000);
         Assert.InRange(most, Budget / 2, Budget + 4 * Piece);
-        Assert.InRange(sent, Budget / 2, Budget + 16 * 1024 * 1024); // what the system has taken, too
+        Assert.InRange(sent, Budget / 2, Budget + 16 * 1024 * 1024); // including what the kernel has accepted
         log.Until("session: disconnected False");
         Assert.Equal(1, log.Count("session: error TimedOut"));
         Assert.Equal(0, log.Count("session: error NoBufferSpaceAvailable"));
     }
 
-    // One that reads a little now and then is slow, not stalled.
+    // A peer that reads a little now and then is slow, not stalled.
     [Fact]
     public void A_peer_that_takes_a_little_within_each_StallTimeout_stays()
     {
@@ -182,7 +183,8 @@ public sealed class UnlimitedSendTests
         Assert.Equal(0, log.Count("session: disconnected False"));
     }
 
-    // The performance program of the original: each session decides by what it has pending, and what it has taken must arrive.
+    // The performance program of the original: each session decides by its pending bytes, and everything accepted must
+    // arrive.
     [Theory]
     [MemberData(nameof(Cases))]
     public async Task A_multicast_whose_SendAsync_returned_true_arrives_and_reports_no_error(EngineKind kind, Scheduling callbacks)
@@ -204,7 +206,7 @@ public sealed class UnlimitedSendTests
             }
             catch (SocketException)
             {
-                // ended by the test
+                // cancelled by the test
             }
         }))];
         foreach (Thread reader in readers) reader.Start();

@@ -6,7 +6,8 @@ using UdpClient = NetCoreServer.UdpClient;
 
 namespace Whimbrel.Compat.Tests.Datagrams;
 
-// What the multicast and echo programs of the original do, with its calls: they join in OnConnected, and re-arm on the pool in OnSent.
+// The multicast and echo programs of the original: they join in OnConnected, and call ReceiveAsync on the pool in
+// OnSent.
 public sealed class OldUdpCallsTests
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(60);
@@ -17,7 +18,7 @@ public sealed class OldUdpCallsTests
     public void Clients_connect_and_join_while_no_thread_of_the_pool_is_free(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
-        using (Echo started = new()) Assert.True(started.Start()); // the first one starts the engine
+        using (Echo started = new()) Assert.True(started.Start()); // the first object starts the engine
         using ManualResetEventSlim release = new();
         using CountdownEvent ended = new(300);
         for (int i = 0; i < 300; i++)
@@ -31,7 +32,7 @@ public sealed class OldUdpCallsTests
                 null);
         }
 
-        // The pool gets further threads as time goes by, a few each second: by the deadline below not nearly as many as are blocked here.
+        // The pool adds a few threads per second: until the deadline far fewer than are blocked here.
         using Member first = new(), second = new();
         Thread connecting = new(Connect) { IsBackground = true };
         connecting.Start();
@@ -51,7 +52,7 @@ public sealed class OldUdpCallsTests
         }
     }
 
-    // A flood gives it no end: two of them would keep two threads of the pool from all others.
+    // A flood never ends a drain: two such sockets would otherwise occupy two pool threads permanently.
     [Fact]
     public void A_socket_that_always_has_something_to_call_gives_its_thread_back_in_between()
     {
@@ -82,7 +83,8 @@ public sealed class OldUdpCallsTests
         }
 
         Assert.Equal((20_000, 0), (server.Received, server.Overlaps));
-        // With callbacks on the loop the first of a run comes there, and what a thread of the pool asks for comes on the pool: else each datagram costs two changes of threads.
+        // With callbacks on the loop, the first callback of a run is on the loop, and continues on the pool if a pool
+        // thread started it: otherwise each datagram costs two thread switches.
         Assert.InRange(server.OnPool, 1, 20_000);
     }
 

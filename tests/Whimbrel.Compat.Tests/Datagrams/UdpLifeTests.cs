@@ -6,7 +6,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.Datagrams;
 
-// The promises of UdpLife, where a program cannot see them at the right moment.
+// The guarantees of UdpLife that a program cannot observe at the right moment.
 public sealed class UdpLifeTests : IUdpOwner
 {
     private readonly Log _log = new();
@@ -27,7 +27,7 @@ public sealed class UdpLifeTests : IUdpOwner
         return new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
     }
 
-    /// <summary>All callbacks that wait now have returned.</summary>
+    /// <summary>Waits until all queued callbacks have returned.</summary>
     private void AwaitCallbacks()
     {
         using ManualResetEventSlim reached = new();
@@ -46,7 +46,7 @@ public sealed class UdpLifeTests : IUdpOwner
         };
         Assert.True(_life.CloseLater());
         _log.Until("closed");
-        AwaitCallbacks(); // behind the opening, which is asked for in a callback
+        AwaitCallbacks(); // after the opening, which a callback requests
         AwaitCallbacks();
         Assert.Equal(["opens", "opened", "closed"], _log.Lines);
         Assert.False(_life.IsOpen || _life.Open(Options) || _life.OpenLater(Options));
@@ -94,7 +94,7 @@ public sealed class UdpLifeTests : IUdpOwner
         _life.End();
     }
 
-    // A hundred clients of an old program do this at once, and the pool has as many threads as there are cpus.
+    // A hundred clients of an old program do this at the same time, and the pool has as many threads as there are CPUs.
     [Fact]
     public async Task What_does_not_wait_holds_no_thread_while_the_loop_is_busy()
     {
@@ -149,7 +149,7 @@ public sealed class UdpLifeTests : IUdpOwner
         _life.End();
     }
 
-    // There it would fetch, and find that again and again.
+    // If it were reported, the handler would fetch again, and fail again, without end.
     [Fact]
     public async Task Nothing_is_told_of_a_fetch_that_ends_with_the_engine()
     {
@@ -182,7 +182,7 @@ public sealed class UdpLifeTests : IUdpOwner
 
     void IDatagramOwner.TellSent(EndPoint peer, long bytes) => _log.Add("sent");
 
-    // This machine may have no way for groups.
+    // The machine may have no multicast route.
     void IDatagramOwner.TellError(SocketError error) => _log.Add(error is SocketError.NetworkUnreachable or SocketError.HostUnreachable ? "group" : $"error {error}");
 
     void IDatagramOwner.TellTooLong(EndPoint peer, byte[] buffer) => _log.Add("too long");

@@ -8,7 +8,7 @@ using UdpClient = NetCoreServer.UdpClient;
 
 namespace Whimbrel.Compat.Tests.Datagrams;
 
-// What programs of NetCoreServer rely on over UDP, and U1 to U7 of the list of defects.
+// Behaviour of UDP that programs of NetCoreServer rely on, and U1 to U7 of the list of defects.
 public sealed class UdpTests
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(30);
@@ -94,7 +94,7 @@ public sealed class UdpTests
         int port = ((IPEndPoint)receiver.Socket.LocalEndPoint!).Port;
         using Collector sender = new(port);
         Assert.True(sender.Connect());
-        // The second one was refused, and the one behind a failure glued to it (U2, U3).
+        // In the original the second send was rejected, and a send after a failed one was joined with it (U2, U3).
         Assert.True(sender.SendAsync(new string('a', 3)));
         Assert.True(sender.SendAsync(new string('b', 4)));
         Assert.False(sender.SendAsync(new byte[70_000]));
@@ -118,7 +118,7 @@ public sealed class UdpTests
         Assert.Equal("one", server.Receive(ref peer, 100));
         Assert.Equal(((IPEndPoint)client.Socket.LocalEndPoint!).Port, ((IPEndPoint)peer).Port);
         server.ReceiveAsync();
-        Assert.Equal("one", client.Take()); // a synchronous receive is told, too
+        Assert.Equal("one", client.Take()); // a synchronous receive is reported as well
         Assert.Equal("two", client.Take());
     }
 
@@ -161,7 +161,7 @@ public sealed class UdpTests
         Assert.True(server.Start());
     }
 
-    // The fetch that the stop cancelled belongs to the socket before.
+    // The fetch that the stop cancelled belongs to the previous socket.
     [Fact]
     public void A_handler_may_restart_its_server_again_and_again()
     {
@@ -178,7 +178,7 @@ public sealed class UdpTests
         Assert.Empty(server.Errors);
     }
 
-    // Flags without a guard: "already in progress", and bytes under the name of somebody else.
+    // Unsynchronized flags: "already in progress", and bytes with the address of another sender.
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
@@ -222,7 +222,7 @@ public sealed class UdpTests
         reserved.Dispose();
         using Collector client = new(port);
         Assert.True(client.Connect());
-        // The system answers the first ones with errors.
+        // The kernel reports errors for the first ones.
         for (int i = 0; i < 10; i++) Assert.Equal(1, client.Send("x"));
         SpinWait.SpinUntil(() => client.BytesPending == 0, s_deadline);
         using EchoServer server = new(port);
@@ -248,7 +248,7 @@ public sealed class UdpTests
             Assert.Equal($"{i}", client.Take());
         }
 
-        // A send that is refused is told as one of nothing, and as an error: in the same place.
+        // A rejected send is reported as 0 bytes sent and as an error, in order with the others.
         Assert.False(client.SendAsync(new byte[70_000]));
         SpinWait.SpinUntil(() => client.Errors.Count == 1, s_deadline);
         Assert.Equal(SocketError.MessageSize, Assert.Single(client.Errors));
@@ -260,7 +260,7 @@ public sealed class UdpTests
         Assert.Equal([isOnLoop], client.OnLoop.Distinct());
     }
 
-    // Who sends in each OnSent has always something to be told.
+    // A client that sends in each OnSent always has a pending callback.
     [Fact]
     public async Task Callbacks_on_the_loop_leave_others_their_turn()
     {
@@ -381,7 +381,7 @@ public sealed class UdpTests
 
             if (text == RestartsAt)
             {
-                ReceiveAsync(); // of the socket that ends now
+                ReceiveAsync(); // belongs to the socket that is closed
                 Restart();
                 SendAsync(endpoint, "restarted");
                 return;
@@ -436,7 +436,7 @@ public sealed class UdpTests
         protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
         {
             OnLoop.Enqueue(Loop.Current is not null);
-            ReceiveAsync(); // before the bytes are read: they stay until this has returned
+            ReceiveAsync(); // before the bytes are read: they stay valid until this handler returns
             _received.Add(Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
         }
 

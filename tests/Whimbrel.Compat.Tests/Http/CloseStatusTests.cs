@@ -4,7 +4,7 @@ using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-// Programs of the old library close with any number. The wire gets what RFC 6455 allows.
+// Programs of the old library close with any number. Only statuses that RFC 6455 permits are sent.
 public sealed class CloseStatusTests
 {
     public static TheoryData<int, string?, int, string> Cases() => new()
@@ -41,7 +41,7 @@ public sealed class CloseStatusTests
         WebHost.Until(() => client.Told.Contains("connected yes"));
         Assert.True(reason is null ? client.CloseAsync(status) : client.CloseAsync(status, reason));
         WebHost.Until(() => host.Told.Contains("disconnected"));
-        // No status is told as 1000 by the receiving side, as in the original.
+        // A close without status is reported as 1000 by the receiving side, as in the original.
         Assert.Contains($"close {(expected < 0 ? 1000 : expected)} {text}", host.Told);
         Assert.DoesNotContain(host.Told, static line => line.StartsWith("wrong", StringComparison.Ordinal));
     }

@@ -9,7 +9,7 @@ using HttpResponse = NetCoreServer.HttpResponse;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-// The client's side: against a server of the old API, and against one that sends whatever bytes it is told to.
+// The client with a server of the old API, and with one that sends arbitrary bytes.
 public sealed class HttpClientTests
 {
     [Fact]
@@ -25,7 +25,7 @@ public sealed class HttpClientTests
         Assert.Equal("TRACE /t ", (await client.SendTraceRequest("/t")).Body);
         client.Request.SetBegin("GET", "/own").SetHeader("Connection", "close").SetBody();
         Assert.Equal("GET /own ", (await client.SendRequest()).Body);
-        // The connection has ended: the next one has another.
+        // The connection has ended: the next request uses another one.
         Assert.Equal("GET /again ", (await client.SendGetRequest("/again", TimeSpan.FromSeconds(50))).Body);
         host.Answer = static (session, _) => session.SendResponseAsync(session.Response.MakeHeadResponse());
         HttpResponse head = await client.SendHeadRequest("/h");
@@ -37,7 +37,8 @@ public sealed class HttpClientTests
         Assert.Equal("Timeout!", (await Assert.ThrowsAsync<TimeoutException>(() => slow)).Message);
     }
 
-    // The end of a connection is told beside whoever asks again: it is no end of the request that another connection is dialled for.
+    // The end of a connection is reported concurrently with the next request, and must not end that request, which
+    // opens another connection.
     [Fact]
     public async Task Who_asks_again_at_once_has_another_connection()
     {
@@ -66,7 +67,7 @@ public sealed class HttpClientTests
         }
     }
 
-    // H8: who waited for an answer waited for ever.
+    // H8: a pending request never completed.
     [Fact]
     public async Task H8_a_refused_connection_and_one_that_ends_in_the_middle_end_the_wait()
     {
@@ -89,7 +90,7 @@ public sealed class HttpClientTests
         await Assert.ThrowsAsync<InvalidOperationException>(() => refused.SendGetRequest("/"));
     }
 
-    // H3: answers without a body, and chunked ones, hung or were cut.
+    // H3: responses without a body, and chunked ones, hung or were truncated.
     [Fact]
     public void H3_answers_of_every_framing_come_in_order()
     {
@@ -133,7 +134,7 @@ public sealed class HttpClientTests
         }
     }
 
-    /// <summary>A server that answers each connection with the next bytes it was given, once a request has come.</summary>
+    /// <summary>A server that sends prepared bytes on each connection, after a request has arrived.</summary>
     private sealed class Script : IDisposable
     {
         private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
@@ -184,7 +185,7 @@ public sealed class HttpClientTests
 
                 lock (_heard) _heard.Append(all);
                 await socket.SendAsync(Encoding.Latin1.GetBytes(bytes));
-                // What is still under way would make the end a reset.
+                // Bytes still in transit would turn the close into a reset.
                 if (thenClose) socket.Shutdown(SocketShutdown.Send);
                 while (await socket.ReceiveAsync(buffer) > 0)
                 {

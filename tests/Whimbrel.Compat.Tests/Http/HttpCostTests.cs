@@ -11,7 +11,8 @@ using HttpResponse = NetCoreServer.HttpResponse;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-// What a request and its answer cost in memory with the old classes. What is handed out as text is made anew, as it always was; the rest costs nothing.
+// Memory cost of a request and its response with the old classes. Values handed out as text are allocated for each
+// request, as in the original; nothing else is.
 public sealed class HttpCostTests
 {
     private static readonly byte[] s_body = new byte[100];
@@ -86,7 +87,7 @@ public sealed class HttpCostTests
                 Cost.Read(socket, answer);
             }),
             0,
-            4608); // 4,204 measured: generations of requests and responses, and the send budget, took some 200 bytes
+            4608); // 4,204 measured: generations of requests and responses, and the send budget, added about 200 bytes
     }
 
     [Fact]
@@ -110,7 +111,7 @@ public sealed class HttpCostTests
             4096);
     }
 
-    // A connection mostly asks for the same: its words are made into text once, and anew where they are others.
+    // A connection mostly repeats its requests: their texts are created once, and again only if they differ.
     [Fact]
     public void The_words_of_requests_cost_nothing_where_they_are_those_of_the_one_before()
     {
@@ -149,7 +150,7 @@ public sealed class HttpCostTests
         Assert.InRange(cost, 0, 1);
     }
 
-    // One that asks again in each callback, as the old performance programs do.
+    // A client that sends the next request in each callback, as the old performance programs do.
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
@@ -164,7 +165,7 @@ public sealed class HttpCostTests
         Assert.InRange(Settled(() => client.Ask(2)), 0, 1);
     }
 
-    // One that awaits: a task, what fills it, its timer, and the response, which stays with who awaited it.
+    // An awaited request: a task, its completion source, its timer, and the response, which the caller keeps.
     [Fact]
     public void An_awaited_request_costs_its_task_its_timer_and_its_response()
     {

@@ -4,7 +4,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-// The server's side, through a connection. H1 to H9 are rows of the known defects of the old library, whose opposite is shown here.
+// The server's side, through a connection. H1 to H9 are rows of the known defects of the old library; these tests show
+// that they do not exist here.
 public sealed class HttpServerTests
 {
     [Fact]
@@ -16,7 +17,8 @@ public sealed class HttpServerTests
         Assert.Equal(["header POST /a?b", "request POST /a?b hi"], host.Told);
     }
 
-    // H2, H3: what has a chunked body was read to the first empty line; lengths were summed up, or taken twice.
+    // H2, H3: a message with a chunked body was read up to the first empty line; lengths were added up, or counted
+    // twice.
     [Fact]
     public void H3_a_chunked_body_is_read_to_its_end_and_comes_with_its_length()
     {

@@ -9,7 +9,8 @@ using HttpResponse = NetCoreServer.HttpResponse;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-// What programs written for the original call and rely on. The expected values are those of the original, unless a comment says otherwise.
+// Calls of programs written for the original, and results they rely on. Expected values are those of the original,
+// unless a comment says otherwise.
 public sealed class OldCallsTests
 {
     private const string Upgrade = WebSocketConnectionTests.Asking;
@@ -56,7 +57,7 @@ public sealed class OldCallsTests
         Assert.Equal(["header 6 ", "whole 6 abcdef"], server.Told);
         Assert.Equal(["header 4 ", "whole 4 done"], client.Told);
 
-        // A length that only the end of the body tells is 0 before.
+        // A length that only the end of the body determines is 0 until then.
         using Socket socket = server.Dial();
         socket.Send("PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"u8);
         WebHost.Read(socket, "done");
@@ -68,19 +69,19 @@ public sealed class OldCallsTests
     {
         using UpgradeServer server = new();
         using Socket socket = server.Dial();
-        // A frame stands right after the request: an empty text, masked.
+        // A frame follows the request immediately: an empty text, masked.
         socket.Send([.. Encoding.ASCII.GetBytes(Upgrade), 0x81, 0x80, 0, 0, 0, 0]);
         string answer = WebHost.Read(socket, "\u0081\u0002ok");
         WebHost.Until(() => server.Told.Count == 4);
         Assert.Equal(["connecting /raw", "connected /raw", "request /raw", "message 0"], server.Told);
-        // The original sends the response, too, where the peer reads frames.
+        // The original also sends the response when the peer already reads frames.
         Assert.StartsWith("HTTP/1.1 101 ", answer, StringComparison.Ordinal);
         Assert.DoesNotContain("HTTP/1.1 200", answer, StringComparison.Ordinal);
         Assert.Equal((false, 0L), server.Sent);
     }
 
     [Theory]
-    [InlineData(Refusal.Silent, "HTTP/1.1 403 Forbidden\r\n", "The server has refused this WebSocket.")] // the original leaves the peer without an answer
+    [InlineData(Refusal.Silent, "HTTP/1.1 403 Forbidden\r\n", "The server has refused this WebSocket.")] // the original sends no response
     [InlineData(Refusal.Composed, "HTTP/1.1 401 Unauthorized\r\n", "who are you")] // the same
     [InlineData(Refusal.ComposedHead, "HTTP/1.1 429 Too Many Requests\r\n", "\r\nContent-Length: 0\r\n\r\n")] // the same
     [InlineData(Refusal.SentThere, "HTTP/1.1 402 Payment Required\r\n", "pay")]
@@ -117,7 +118,8 @@ public sealed class OldCallsTests
         Assert.Equal(["request /raw"], server.Told);
     }
 
-    // Bytes that the original makes. A letter in front of each: its own, or ours, where the original's could not be read by any reader.
+    // Bytes that the original produces. The letter before each says whether they are the original's or ours; ours are
+    // used where no reader could read the original's.
     [Fact]
     public void Builders_accept_what_those_of_the_original_accept_and_make_its_bytes()
     {
@@ -142,7 +144,7 @@ public sealed class OldCallsTests
         a.SetBegin(200).SetHeader("Content-Length", "2").Cache.Append("\r\nhi");
         Is("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", a);
 
-        // Taken as in the original; the bytes are ours.
+        // Accepted as in the original; the bytes are ours.
         Is("GET / HTTP/1.1\r\n", q.SetBegin("GET", ""));
         Is("GET /a%20b?k=%C3%A9%0D%0A HTTP/1.1\r\n", q.SetBegin("GET", "/a b?k=é\r\n"));
         Is("GET / HTTP/1.1\r\nCookie: a%3Db=1%3Bx\r\n", q.SetBegin("GET", "/").SetCookie("a=b", "1;x"));

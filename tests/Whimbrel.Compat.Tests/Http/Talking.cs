@@ -8,14 +8,14 @@ using HttpResponse = NetCoreServer.HttpResponse;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-/// <summary>A client of a WebSocket of the old API that writes down what it is told.</summary>
+/// <summary>A WebSocket client of the old API that records its callbacks.</summary>
 internal sealed class Talking(int port) : WsClient(IPAddress.Loopback, port)
 {
     private int _messages;
 
     internal ConcurrentQueue<string> Told { get; } = new();
 
-    /// <summary>How many messages it was told.</summary>
+    /// <summary>Number of received messages.</summary>
     internal int Messages => Volatile.Read(ref _messages);
 
     internal string Path { get; init; } = "/chat";

@@ -7,7 +7,7 @@ using HttpRequest = NetCoreServer.HttpRequest;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-/// <summary>A server of the old API that writes down what it is told, and a peer of plain bytes for it.</summary>
+/// <summary>A server of the old API that records its callbacks, and a peer that sends plain bytes to it.</summary>
 internal sealed class WebHost : HttpServer
 {
     internal WebHost()
@@ -15,14 +15,14 @@ internal sealed class WebHost : HttpServer
 
     internal ConcurrentQueue<string> Told { get; } = new();
 
-    /// <summary>What a session does with a request.</summary>
+    /// <summary>Called for each request of a session.</summary>
     internal Action<Serving, HttpRequest> Answer { get; set; } = static (session, request) => session.SendResponseAsync(session.Response.MakeGetResponse($"{request.Method} {request.Url} {request.Body}"));
 
     internal int PortNumber => ((IPEndPoint)Endpoint).Port;
 
     internal static TimeSpan Deadline { get; } = TimeSpan.FromSeconds(60);
 
-    /// <summary>Sends bytes, and gives what comes until the server closes, or until it has the given end.</summary>
+    /// <summary>Sends bytes, and returns what arrives until the server closes, or until the given text.</summary>
     internal string Ask(string bytes, string? until = null, bool finish = false)
     {
         using Socket socket = Dial();

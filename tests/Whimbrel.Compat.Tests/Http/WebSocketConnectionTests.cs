@@ -6,7 +6,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-// WebSockets through connections: our client, the one of .NET, and peers of plain bytes. W1 to W9 are rows of the known defects of the old library.
+// WebSockets through connections: our client, .NET's, and peers that write plain bytes. W1 to W9 are rows of the known
+// defects of the old library.
 public sealed class WebSocketConnectionTests
 {
     internal const string Asking = "GET /raw HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -39,7 +40,7 @@ public sealed class WebSocketConnectionTests
         WebHost.Until(() => client.Told.Contains("connected yes"));
     }
 
-    // Much at a time is sent in two pieces, which nobody sees; who overrides SendAsync sees whole frames.
+    // Long frames are sent in two pieces, which is not observable; an override of SendAsync receives whole frames.
     [Theory]
     [InlineData(Scheduling.ThreadPool)]
     [InlineData(Scheduling.Inline)]
@@ -69,7 +70,7 @@ public sealed class WebSocketConnectionTests
                 await sending.WaitAsync(Log.Patience, TestContext.Current.CancellationToken);
             }
 
-            // The second of the two; in front stands the answer to its handshake.
+            // The second session, whose log starts with the response to its handshake.
             if (own == 1) Assert.Equal(sizes.Select(static s => WebSocketFrames.LengthOf(s, ofClient: false)), server.Seen.SkipWhile(static length => length != 2));
         }
     }
@@ -112,7 +113,7 @@ public sealed class WebSocketConnectionTests
         }
     }
 
-    // Latin-1 of what has come, which may be more than what was waited for.
+    // Returns the received bytes as Latin-1 text, which may be longer than the expected text.
     private static string ReadUntil(Socket socket, string text)
     {
         socket.ReceiveTimeout = (int)Log.Patience.TotalMilliseconds;
@@ -151,7 +152,7 @@ public sealed class WebSocketConnectionTests
         }
     }
 
-    // W4: what came in one segment with the answer was lost. Typical for a server that greets.
+    // W4: frames in one segment with the handshake response were lost. Typical for a server that sends first.
     [Fact]
     public void W4_a_greeting_in_the_same_segment_as_the_answer_is_told()
     {
@@ -168,7 +169,7 @@ public sealed class WebSocketConnectionTests
         Assert.EndsWith("\u0082\u0001x", WebHost.Read(socket, "\u0082\u0001x"), StringComparison.Ordinal);
     }
 
-    // W8: a close was lost with the queue, and a stop closed nobody.
+    // W8: a close was lost together with the queue, and a stop sent no close.
     [Fact]
     public void W8_the_close_arrives_behind_what_was_sent_also_when_the_server_stops()
     {
@@ -189,7 +190,8 @@ public sealed class WebSocketConnectionTests
         Assert.Contains("close 1001 ", other.Told);
     }
 
-    // The group of those who are open: who is told that it is has the answer to its handshake before what it sends to all, and nothing comes behind a close.
+    // A multicast goes to open sessions. A session that has reported OnWsConnected gets its handshake response before
+    // any multicast, and nothing is sent after a close.
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
@@ -211,7 +213,7 @@ public sealed class WebSocketConnectionTests
         {
             for (int sent = 0; !done.IsCancellationRequested;)
             {
-                // Nobody falls behind so far that it is cut as a slow one.
+                // Limits how far a client lags, so that it is not disconnected as a slow one.
                 if (sent - first.Messages > 1000 || (second.IsConnected && sent - second.Messages > 1000))
                 {
                     Thread.Yield();
@@ -231,7 +233,7 @@ public sealed class WebSocketConnectionTests
         Assert.DoesNotContain(second.Told, static t => t.StartsWith("wrong", StringComparison.Ordinal) || t.StartsWith("failure", StringComparison.Ordinal));
         WebHost.Until(() => host.OpenSockets.Count == 1);
         plain.Send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"u8);
-        Assert.StartsWith("HTTP/1.1 200", WebHost.Read(plain, null), StringComparison.Ordinal); // no frame before
+        Assert.StartsWith("HTTP/1.1 200", WebHost.Read(plain, null), StringComparison.Ordinal); // no frame before it
     }
 
     [Fact]
@@ -255,7 +257,7 @@ public sealed class WebSocketConnectionTests
     [InlineData("81 01 78", 1002)] // W9: no mask
     [InlineData("C1 81 00 00 00 00 78", 1002)] // a reserved bit
     [InlineData("81 81 00 00 00 00 FF", 1007)] // no UTF-8
-    [InlineData("82 FF 7F FF FF FF FF FF FF FF", 1009)] // W3: a length that nobody has
+    [InlineData("82 FF 7F FF FF FF FF FF FF FF", 1009)] // W3: a length that no message can have
     public void W3_W9_who_breaks_a_rule_is_told_which_and_the_others_live(string frame, int status)
     {
         using WsHost host = new();

@@ -8,7 +8,7 @@ using HttpResponse = NetCoreServer.HttpResponse;
 
 namespace Whimbrel.Compat.Tests.Http;
 
-/// <summary>A server of WebSockets of the old API that echoes, and writes down what it is told.</summary>
+/// <summary>A WebSocket server of the old API that echoes, and records its callbacks.</summary>
 internal sealed class WsHost : WsServer
 {
     internal WsHost()
@@ -20,7 +20,7 @@ internal sealed class WsHost : WsServer
 
     internal bool Accepts { get; init; } = true;
 
-    /// <summary>All are told of each who comes, itself included.</summary>
+    /// <summary>Sends a message to all sessions when a session connects, including the new one.</summary>
     internal bool Announces { get; init; }
 
     internal int PortNumber => ((IPEndPoint)Endpoint).Port;

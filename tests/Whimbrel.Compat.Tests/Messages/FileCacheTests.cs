@@ -17,8 +17,8 @@ public sealed class FileCacheTests : IDisposable
         Directory.Delete(_folder, recursive: true);
     }
 
-    // H7: the default prefix gave keys with two slashes, so that files were not found.
-    // C10: it was handed out as a view of what the next one might overwrite.
+    // H7: the default prefix produced keys with two slashes, so files were not found. C10: an entry was returned as a
+    // view of memory that the next one might overwrite.
     [Fact]
     public void C10_what_was_found_stays_as_it_was_when_its_key_gets_another_value()
     {

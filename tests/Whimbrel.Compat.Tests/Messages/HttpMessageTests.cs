@@ -95,7 +95,7 @@ public sealed class HttpMessageTests
         }
     }
 
-    // H5: builders wrote values as they were.
+    // H5: builders wrote values without checking them.
     [Theory]
     [InlineData("X\r\nEvil", "1")]
     [InlineData("X", "1\r\nEvil: 1")]
@@ -144,7 +144,7 @@ public sealed class HttpMessageTests
         static string Lines(params string[] lines) => string.Concat(lines.Select(static l => l + Environment.NewLine));
     }
 
-    // H9: the emptiness of a response was told the wrong way round.
+    // H9: IsEmpty of a response was inverted.
     [Fact]
     public void A_response_is_empty_until_something_is_in_it()
     {
@@ -160,7 +160,7 @@ public sealed class HttpMessageTests
         HttpResponse response = new();
         byte[] body = new byte[100_000];
         response.MakeGetResponse(body);
-        // Code that was not compiled for good yet may box a number: that is no array.
+        // Code that is not fully optimized yet may box a number, which is not an array.
         Assert.InRange(Allocated.By(() =>
         {
             for (int i = 0; i < 1000; i++) response.MakeGetResponse(body);

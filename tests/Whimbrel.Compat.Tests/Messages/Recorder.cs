@@ -4,7 +4,7 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat.Tests.Messages;
 
-/// <summary>Writes down what a WebSocket tells.</summary>
+/// <summary>Records the callbacks of a WebSocket.</summary>
 internal sealed class Recorder : IWebSocket
 {
     internal List<string> Told { get; } = [];

@@ -5,7 +5,8 @@ using WebSocket = NetCoreServer.WebSocket;
 
 namespace Whimbrel.Compat.Tests.Messages;
 
-// The protocol without a connection. W1 to W9 are rows of the known defects of the old library, whose opposite is shown here.
+// The protocol without a connection. W1 to W9 are rows of the known defects of the old library; these tests show that
+// they do not exist here.
 public sealed class WebSocketTests
 {
     private const byte Fin = WebSocket.WS_FIN;
@@ -180,7 +181,7 @@ public sealed class WebSocketTests
         Assert.True(server.PerformServerUpgrade(Asking("Upgrade", "websocket"), answer));
         byte[] message = new byte[100_000], copy = new byte[200_000];
         Exchange();
-        // Code that was not compiled for good yet may box a number: that is no array.
+        // Code that is not fully optimized yet may box a number, which is not an array.
         Assert.InRange(Allocated.By(() =>
         {
             for (int i = 0; i < 1000; i++) Exchange();

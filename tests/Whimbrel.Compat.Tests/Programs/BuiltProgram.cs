@@ -1,6 +1,6 @@
 namespace Whimbrel;
 
-// A program that was built beside the tests, with machine code where the build has made some (tests/Directory.Build.targets).
+// A program that was built with the tests, precompiled if the build does so (tests/Directory.Build.targets).
 internal static class BuiltProgram
 {
     internal static string PathOf(string name)

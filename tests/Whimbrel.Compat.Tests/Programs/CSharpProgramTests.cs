@@ -1,6 +1,7 @@
 namespace Whimbrel.Compat.Tests.Programs;
 
-// CSharpServer's programs against each other, as processes: what they print is what people saw who ran them. Plain and over TLS.
+// CSharpServer's programs with each other, as processes: the output is that of the original programs. Plain and over
+// TLS.
 public sealed class CSharpProgramTests : IDisposable
 {
     private readonly string _folder = Directory.CreateTempSubdirectory("csharp-programs").FullName;
@@ -30,7 +31,7 @@ public sealed class CSharpProgramTests : IDisposable
         Assert.Contains("Asio service stopping...", server, StringComparison.Ordinal);
     }
 
-    // S2: there nobody was verified, because the two flags together are a third one.
+    // S2: the original verified no certificate, because the two flags together have another meaning.
     [Fact]
     public void A_server_that_another_authority_vouches_for_is_refused()
     {
@@ -60,7 +61,7 @@ public sealed class CSharpProgramTests : IDisposable
     [Fact]
     public void Callbacks_may_run_on_the_threads_of_the_service() => Measure("TcpEcho", OldProgram.FreePort(), [], "127.0.0.1", "1000", "loop");
 
-    // So few under way at once that the system's buffer takes all of them: what is lost does not come back.
+    // So few are in flight that the socket buffer holds all of them: lost datagrams do not come back.
     [Fact]
     public void The_echo_over_UDP_measures_without_errors_and_without_a_stall() => Measure("UdpEcho", OldProgram.FreeUdpPort(), [], "127.0.0.1", "10");
 

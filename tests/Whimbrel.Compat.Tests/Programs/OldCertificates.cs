@@ -15,11 +15,11 @@ internal static class OldCertificates
     {
         File.WriteAllBytes(Path.Combine(folder, "server.pfx"), s_made.Value.Pfx);
         File.WriteAllText(Path.Combine(folder, "server.pem"), s_made.Value.Pem);
-        File.WriteAllText(Path.Combine(folder, "dh4096.pem"), ""); // must be there, and is not read
+        File.WriteAllText(Path.Combine(folder, "dh4096.pem"), ""); // must exist, but is not read
         File.WriteAllText(Path.Combine(folder, "ca.pem"), s_made.Value.Ca);
     }
 
-    /// <summary>A ca.pem of somebody else.</summary>
+    /// <summary>Writes the ca.pem of another authority.</summary>
     internal static void WriteForeignAuthority(string folder) => File.WriteAllText(Path.Combine(folder, "ca.pem"), Make().Ca);
 
     private static (byte[] Pfx, string Pem, string Ca) Make()

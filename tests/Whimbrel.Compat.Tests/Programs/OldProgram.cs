@@ -18,10 +18,8 @@ internal sealed class OldProgram : IDisposable
     {
     }
 
-    /// <param name="folder">Where it runs.</param>
-    /// <param name="name">Which one.</param>
-    /// <param name="callbacks">WHIMBREL_COMPAT_CALLBACKS.</param>
-    /// <param name="arguments">Its command line.</param>
+    /// <param name="folder">Working directory.</param> <param name="name">Name of the program.</param> <param
+    /// name="callbacks">Value of WHIMBREL_COMPAT_CALLBACKS.</param> <param name="arguments">Command line.</param>
     internal OldProgram(string folder, string name, string? callbacks, string[] arguments)
     {
         _name = name;
@@ -51,9 +49,8 @@ internal sealed class OldProgram : IDisposable
         }
     }
 
-    /// <summary>
-    /// A port that is free now, and that the system gives to nobody who asks it for any: the program that is to have it takes a while to start, and others beside it open many.
-    /// </summary>
+    /// <summary> A free port outside the ephemeral range, which the kernel does not assign by itself: the program that
+    /// will use it needs time to start, and other programs open many ports meanwhile. </summary>
     internal static string FreePort()
     {
         while (true)
@@ -67,12 +64,12 @@ internal sealed class OldProgram : IDisposable
             }
             catch (SocketException)
             {
-                // Somebody has it: the next.
+                // The port is in use: try the next one.
             }
         }
     }
 
-    /// <summary>A port of UDP that is free now.</summary>
+    /// <summary>A free UDP port.</summary>
     internal static string FreeUdpPort()
     {
         using Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
@@ -82,7 +79,7 @@ internal sealed class OldProgram : IDisposable
 
     internal void Type(string line) => _process.StandardInput.WriteLine(line);
 
-    /// <summary>Waits until so many of its lines have the text.</summary>
+    /// <summary>Waits until this many lines contain the text.</summary>
     internal void Expect(string text, int times = 1)
     {
         long end = Environment.TickCount64 + (long)s_deadline.TotalMilliseconds;
@@ -95,18 +92,17 @@ internal sealed class OldProgram : IDisposable
         }
     }
 
-    /// <summary>An empty line ends it, with exit code 0.</summary>
+    /// <summary>Ends the program with an empty line, and expects exit code 0.</summary>
     internal void End()
     {
         Type("");
         WaitForExit();
     }
 
-    /// <summary>Waits for a performance client that asks a server, ends the server, and sees that both had nothing to complain of.</summary>
-    /// <param name="asking">The client.</param>
-    /// <param name="serving">The server.</param>
-    /// <param name="least">So many messages have to have come: all that the clients sent first, or one for each.</param>
-    /// <returns>What the client printed.</returns>
+    /// <summary>Waits for a performance client, ends the server, and checks that neither reported an error.</summary>
+    /// <param name="asking">The client.</param> <param name="serving">The server.</param> <param name="least">Least
+    /// number of messages: all that the clients sent first, or one per client.</param> <returns>Output of the
+    /// client.</returns>
     internal static string Measured(OldProgram asking, OldProgram serving, long least)
     {
         asking.WaitForExit();
@@ -115,9 +111,9 @@ internal sealed class OldProgram : IDisposable
         Assert.Contains("Errors: 0\n", output, StringComparison.Ordinal);
         Assert.Contains("Message throughput: ", output, StringComparison.Ordinal);
         Assert.DoesNotContain("Stalled", output, StringComparison.Ordinal);
-        // Lost datagrams shrink the window of a client of UDP, until it may have none left.
+        // Lost datagrams shrink the window of a UDP client, possibly to zero.
         if (!asking._name.Contains("Udp", StringComparison.Ordinal)) Assert.DoesNotContain("Fewest bytes of a client: 0\n", output, StringComparison.Ordinal);
-        // A multicast comes at the beginning of a second, and who looks at one second may see none of it.
+        // A multicast happens at the beginning of a second, so one interval of the client may contain none.
         if (!asking._name.Contains("Udp", StringComparison.Ordinal) && !asking._name.Contains("Multicast", StringComparison.Ordinal)) Assert.DoesNotContain("Silent", output, StringComparison.Ordinal);
         const string Total = "Total messages: ";
         long total = long.Parse(output.Split('\n').Single(static l => l.StartsWith(Total, StringComparison.Ordinal)).AsSpan(Total.Length), System.Globalization.CultureInfo.InvariantCulture);

@@ -1,10 +1,10 @@
 namespace Whimbrel.Compat.Tests.Programs;
 
-/// <summary>What the programs of both old libraries do alike, whichever words stand before their names.</summary>
+/// <summary>Stories that the programs of both old libraries share, with different name prefixes.</summary>
 internal static class ProgramStory
 {
-    /// <summary>A chat of two clients whose server restarts, and who reconnect.</summary>
-    /// <returns>What server, first and second client printed.</returns>
+    /// <summary>A chat of two clients whose server restarts; the clients reconnect.</summary> <returns>Output of the
+    /// server, the first and the second client.</returns>
     internal static (string Server, string First, string Second) Chat(string folder, string prefix, string family, string[] serverPlace, string[] clientPlace)
     {
         string ready = family == "Ssl" ? "handshaked a new session" : "connected a new session", greeting = $"Incoming: Hello from {family.ToUpperInvariant()} chat!";
@@ -15,16 +15,16 @@ internal static class ProgramStory
         first.Expect(greeting);
         second.Expect(greeting);
         first.Type("good day");
-        // Both: what the server says next would otherwise come in one piece with it.
+        // Waits for both clients: otherwise the next message of the server could arrive in the same piece.
         first.Expect("Incoming: good day");
         second.Expect("Incoming: good day");
         chat.Expect("Incoming: good day");
         chat.Type("to all");
         first.Expect("Incoming: (admin) to all");
         second.Expect("Incoming: (admin) to all");
-        // Both come back by themselves, and who is sent away does, too.
+        // Both clients reconnect by themselves, and so does one that is disconnected by the server.
         chat.Type("!");
-        chat.Expect("Server restarting..."); // callbacks print as well meanwhile
+        chat.Expect("Server restarting..."); // callbacks print at the same time
         first.Expect(greeting, 2);
         second.Expect(greeting, 2);
         first.Type("!");
@@ -64,7 +64,7 @@ internal static class ProgramStory
         using OldProgram first = new(folder, prefix + "UdpMulticastClient", "0.0.0.0", group, port), second = new(folder, prefix + "UdpMulticastClient", "0.0.0.0", group, port);
         foreach (OldProgram client in (OldProgram[])[first, second])
         {
-            client.Expect("Multicast UDP client", 2); // connected, and joined or told why not
+            client.Expect("Multicast UDP client", 2); // connected, and then joined, or a message why not
             Assert.SkipWhen(client.Output.Contains("caught an error", StringComparison.Ordinal), "This machine routes no multicast.");
             client.Expect($"joined the group {group}");
         }

@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Whimbrel.Compat.Tests.Programs;
 
-// The old programs against each other, as processes: what they print is what people saw who ran them. Plain and over TLS.
+// The old programs with each other, as processes: the output is that of the original programs. Plain and over TLS.
 public sealed class ProgramTests : IDisposable
 {
     private readonly string _folder = Directory.CreateTempSubdirectory("programs").FullName;
@@ -66,7 +66,7 @@ public sealed class ProgramTests : IDisposable
         using OldProgram asking = new(_folder, "Performance.TcpEchoClient", "--port", $"{((System.Net.IPEndPoint)listener.LocalEndpoint).Port}", "--clients", "5", "--messages", "1", "--seconds", "2");
         List<System.Net.Sockets.TcpClient> peers = [];
         for (int i = 0; i < 5; i++) peers.Add(listener.AcceptTcpClient());
-        // Echo to all but the last.
+        // Echo for all peers but the last.
         foreach (System.Net.Sockets.TcpClient peer in peers.Take(4)) _ = peer.GetStream().CopyToAsync(peer.GetStream());
         asking.WaitForExit();
         Assert.Contains("Errors: 0\n", asking.Output, StringComparison.Ordinal);
@@ -92,7 +92,7 @@ public sealed class ProgramTests : IDisposable
         chat.Expect("Incoming: good day");
         chat.Type("to all");
         first.Expect("Incoming: (admin) to all");
-        // Both come back by themselves.
+        // Both clients reconnect by themselves.
         chat.Type("!");
         first.Expect("Incoming: Hello from WebSocket chat!", 2);
         second.Expect("Incoming: Hello from WebSocket chat!", 2);
@@ -134,7 +134,7 @@ public sealed class ProgramTests : IDisposable
         server.End();
     }
 
-    // No line of a keyboard is an empty request, so the bytes are written here: the layout that clients of others rely on.
+    // An empty request cannot be typed, so the bytes are written here: the layout that foreign clients rely on.
     [Fact]
     public void The_protocol_server_rejects_an_empty_request_by_its_id_and_answers_the_next()
     {

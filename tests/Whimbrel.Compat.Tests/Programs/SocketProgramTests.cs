@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Tests.Programs;
 
-// NetCoreServer's programs below HTTP against each other, as processes: TCP, TLS, Unix sockets, UDP.
+// NetCoreServer's programs below HTTP with each other, as processes: TCP, TLS, Unix sockets, UDP.
 public sealed class SocketProgramTests : IDisposable
 {
     private readonly string _folder = Directory.CreateTempSubdirectory("socket-programs").FullName;
@@ -20,7 +20,7 @@ public sealed class SocketProgramTests : IDisposable
         Assert.False(File.Exists(path), "the server takes its file with it");
     }
 
-    // There any certificate would do; whoever wrote a callback for it gets what it says.
+    // The original accepted any certificate. A validation callback of the user decides here as it did there.
     [Fact]
     public void A_server_that_another_authority_vouches_for_is_refused()
     {
@@ -48,7 +48,7 @@ public sealed class SocketProgramTests : IDisposable
     [InlineData("Uds", 1000)]
     public void The_echo_programs_measure_without_errors_and_without_a_stall(string family, int messages) => Measure(family + "Echo", Place(family), [], [], messages);
 
-    // So few under way at once that the system's buffer takes all of them: what is lost does not come back.
+    // So few are in flight that the socket buffer holds all of them: lost datagrams do not come back.
     [Fact]
     public void The_echo_over_UDP_measures_without_errors_and_without_a_stall() => Measure("UdpEcho", ["-p", OldProgram.FreeUdpPort()], [], [], 10);
 

@@ -3,14 +3,15 @@ using System.Reflection;
 
 namespace Whimbrel.Compat.Tests.Surface;
 
-/// <summary>How a list writes parameters.</summary>
+/// <summary>Notation of parameters in a list.</summary>
 internal enum Parameters
 {
     Named,
     Types,
 }
 
-/// <summary>Types and members as the lists of the old libraries have them: one type a paragraph, what a user can call or override a line each.</summary>
+/// <summary>Types and members in the notation of the old libraries' lists: one paragraph per type, one line per member
+/// that a user can call or override.</summary>
 internal static class Surface
 {
     private const BindingFlags Declared = BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly;
@@ -29,7 +30,8 @@ internal static class Surface
         [typeof(double)] = "double",
     };
 
-    /// <summary>The paragraphs of a list: the name of each type, its first line without the count, and the lines of its members.</summary>
+    /// <summary>Paragraphs of a list: the name of each type, its first line without the count, and the lines of its
+    /// members.</summary>
     internal static Dictionary<string, (string Head, string[] Members)> Read(string resource)
     {
         using StreamReader reader = new(typeof(Surface).Assembly.GetManifestResourceStream(resource)!);
@@ -59,7 +61,7 @@ internal static class Surface
             { IsInterface: true } => "interface",
             { IsAbstract: true, IsSealed: true } => "static class",
             { IsAbstract: true } => "abstract class",
-            // A delegate is sealed by itself.
+            // Delegates are always sealed.
             { IsSealed: true } when !typeof(Delegate).IsAssignableFrom(type) => "sealed class",
             _ => "class",
         };

@@ -2,12 +2,12 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat.Tests.Surface;
 
-// Every public and protected member of the old libraries is here, in the same form, and none beside them.
+// Every public and protected member of the old libraries exists in the same form, and there are no others.
 public sealed class SurfaceTests
 {
     private const string NetCoreServerList = "netcoreserver-8.0.7-api.txt";
 
-    // What differs on purpose, as the test prints it, with its reason.
+    // Deliberate differences, as the test prints them, with reasons.
     private static readonly Dictionary<string, string> s_differences = new()
     {
         ["TcpEndpoint: not in the list: override string ToString()"] = "Nobody could say who a peer was.",

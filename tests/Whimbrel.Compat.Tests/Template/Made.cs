@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Tests.Template;
 
-/// <summary>Files of the tree that are made from texts. WHIMBREL_ACCEPT_TEMPLATE=1 writes them.</summary>
+/// <summary>Generated files of the tree. WHIMBREL_ACCEPT_TEMPLATE=1 writes them.</summary>
 internal static class Made
 {
     internal static string Root { get; } = FindRoot();

@@ -2,9 +2,9 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Compat.Tests.Template;
 
-/// <summary>
-/// A program over TLS or a Unix socket out of the one over TCP, line by line. A line that begins with <c>// tls:</c> or <c>// uds:</c> is taken without that in those, one that ends in <c>// plain</c>
-/// is left out of both, in <c>// ip</c> of that over a Unix socket, in <c>// tcp</c> of that over TLS.
+/// <summary> Derives a program over TLS or a Unix socket from the one over TCP, line by line. A line that begins with
+/// <c>// tls:</c> or <c>// uds:</c> is included without that prefix in the respective program. A line that ends in
+/// <c>// plain</c> is omitted in both, <c>// ip</c> in the one over a Unix socket, <c>// tcp</c> in the one over TLS.
 /// </summary>
 internal static partial class ProgramTwin
 {

@@ -1,9 +1,9 @@
 namespace Whimbrel.Compat.Tests.Template;
 
-// Programs over TLS and Unix sockets are made of those over TCP. WHIMBREL_ACCEPT_TEMPLATE=1 writes them.
+// Programs over TLS and Unix sockets are derived from those over TCP. WHIMBREL_ACCEPT_TEMPLATE=1 writes them.
 public sealed class ProgramTwinTests
 {
-    // A copy may live only under a test that keeps both equal.
+    // A copy is permitted only under a test that keeps both equal.
     [Fact]
     public void CSharpServers_programs_over_TLS_are_those_without_it() => Check("examples/OldPrograms/CSharp", 6, "Ssl");
 

@@ -1,9 +1,9 @@
 namespace Whimbrel.Compat.Tests.Template;
 
-// Programs of HTTP and WebSocket over TLS are made from those without it. WHIMBREL_ACCEPT_TEMPLATE=1 writes them.
+// Programs of HTTP and WebSocket over TLS are derived from those without TLS. WHIMBREL_ACCEPT_TEMPLATE=1 writes them.
 public sealed class TemplateTests
 {
-    // A copy may live only under a test that keeps both equal.
+    // A copy is permitted only under a test that keeps both equal.
     [Fact]
     public void The_programs_over_TLS_are_those_without_it()
     {

@@ -2,7 +2,8 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Compat.Tests.Template;
 
-/// <summary>A program over TLS out of the one without: names of types, and what stands in comments that begin with <c>tls:</c>.</summary>
+/// <summary>Derives a program over TLS from the one without: replaces type names, and uncomments lines that begin with
+/// <c>tls:</c>.</summary>
 internal static partial class TlsTwin
 {
     internal static string Of(string text)

@@ -4,8 +4,9 @@ using Whimbrel.Http.Tests.Parsing;
 
 namespace Whimbrel.Http.Tests.Asking;
 
-// What comes back on a connection, request by request, cut at every place. The requests are letters: G is GET, H is HEAD. What is told is
-// one word for each part; a body is told as its bytes, whatever pieces it came in.
+// Responses on a connection, request by request, cut at every place. Requests are given as letters: G is GET, H is
+// HEAD. The expected text has one word per event; a body is shown as its bytes, regardless of the pieces it was
+// received in.
 public sealed class AnswerTests
 {
     private static readonly HttpReaderLimits _limits = new(400, 400, 10, 1000);
@@ -42,7 +43,7 @@ public sealed class AnswerTests
         { "G", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\n\r\n", "BadSwitch" },
         { "G", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "BadSwitch" },
 
-        // one answer that two readers could read as others
+        // responses that two readers could interpret differently
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", "DuplicateField" },
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 40\r\n\r\nok", "DuplicateField" },
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok", "BadContentLength" },
@@ -80,7 +81,7 @@ public sealed class AnswerTests
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 2\r\n\r\n", "200 ForbiddenTrailer" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n", "200 BodyTooLarge" },
 
-        // what was not finished, and what nobody asked for
+        // incomplete responses, and unsolicited bytes
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok$", "200 ok Truncated" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n$", "200 ok Truncated" },
         { "G", "HTTP/1.1 200 OK\r\nA: b$", "Truncated" },
@@ -123,7 +124,7 @@ public sealed class AnswerTests
                 if (part == HttpMessagePart.Done) reader.Begin(answersHead: false);
             }
 
-            // A 101 is another protocol's from there on, which the readers of single messages do not know.
+            // After a 101 the bytes belong to another protocol, which readers of single messages do not check.
             if (reader.Rule == HttpRule.BadSwitch) continue;
             Assert.Equal($"{vector}: {(vector.Outcome == "Ok" ? HttpRule.None.ToString() : vector.Outcome)}", $"{vector}: {reader.Rule}");
             count++;

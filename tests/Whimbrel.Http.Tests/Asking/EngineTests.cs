@@ -5,7 +5,8 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.Asking;
 
-// Both clients against our own server, on each engine, plain and over TLS; the one with callbacks also with them on the pool.
+// Both clients with our own server, on each engine, plain and over TLS; the callback client also with thread-pool
+// scheduling.
 public sealed class EngineTests
 {
     public static TheoryData<EngineKind, bool, Scheduling> Kinds => Serving.EngineTests.Kinds();
@@ -25,7 +26,7 @@ public sealed class EngineTests
         }
     }
 
-    /// <summary>A server with its own engine, and what clients need to reach it.</summary>
+    /// <summary>A server with its own engine, and everything clients need to connect to it.</summary>
     private sealed class Site : IAsyncDisposable
     {
         private readonly bool _isTls;
@@ -177,7 +178,7 @@ public sealed class EngineTests
         await using Site site = new(EngineKind.Epoll, isTls, new HttpOptions { BodyLimitBytes = length });
         await site.Server.StartAsync();
         await using HttpPool pool = site.NewPool();
-        Gauge gauge = new(40 << 20); // what the system holds there and back, and the copy on its way
+        Gauge gauge = new(40 << 20); // socket buffers in both directions, and the copy in progress
         using IncrementalHash sent = IncrementalHash.CreateHash(HashAlgorithmName.SHA256), got = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
         HttpClientRequest request = new(HttpVerb.Post, site.Url + "/echo");
         request.SetBody(

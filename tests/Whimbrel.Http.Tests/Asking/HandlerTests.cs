@@ -5,7 +5,8 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Asking;
 
-// .NET's HttpClient over our handler and over its own: the same requests to the same server, and the same to be seen by both sides.
+// .NET's HttpClient over our handler and over its own: the same requests to the same server must give the same
+// observable results on both sides.
 public sealed class HandlerTests
 {
     private static HttpClient Ours() => new(new WhimbrelHttpHandler(new HttpClientOptions { Cookies = new CookieContainer() })) { Timeout = Script.Patience };
@@ -21,7 +22,7 @@ public sealed class HandlerTests
         return to.ToArray();
     }
 
-    // What the path says is what the server does; the body of a request comes back.
+    // The path selects the server's behaviour; the request body is echoed.
     private static async Task ServeAsync(Script.Line line)
     {
         while (await line.HeadAsync() is { } head)
@@ -144,7 +145,7 @@ public sealed class HandlerTests
     {
         await using Script first = new(ServeAsync), second = new(ServeAsync);
         string ours = await SeeAsync(Ours(), first, make), theirs = await SeeAsync(Theirs(), second, make);
-        // When one of these is no difference any more, it has to go.
+        // A listed difference that no longer exists must be removed from the list.
         if (Differences.TryGetValue(what, out string? reason)) Assert.False(ours == theirs, $"no difference any more: {reason}");
         else Assert.Equal($"{what}: {theirs}", $"{what}: {ours}");
     }
@@ -160,7 +161,7 @@ public sealed class HandlerTests
         StringBuilder seen = new();
         using (client)
         {
-            // Twice: what the first has left behind, as cookies and connections, is there for the second.
+            // Twice, because cookies and pooled connections of the first request affect the second.
             for (int i = 0; i < 2; i++)
             {
                 using HttpRequestMessage request = make(script.Url);
@@ -174,13 +175,13 @@ public sealed class HandlerTests
                 }
                 catch (Exception e) when (e is not Xunit.Sdk.XunitException)
                 {
-                    // The words differ, the kind does not. Ours has in it what went wrong.
+                    // The wording may differ, the kind may not. Our message contains the cause.
                     seen.AppendLine(e.GetType().Name + (e is HttpRequestException { HttpRequestError: var error } ? $" {error}" : ""));
                 }
             }
         }
 
-        // Whether the server has seen the head of a request that failed, and how often, is a matter of time.
+        // Whether and how often the server saw the head of a failed request depends on timing.
         if (seen.ToString().Contains("Exception", StringComparison.Ordinal)) return seen.ToString();
         lock (script.Heads)
         {
@@ -190,7 +191,7 @@ public sealed class HandlerTests
                 seen.AppendLine(lines[0]);
                 foreach (string line in lines[1..].Order(StringComparer.Ordinal))
                 {
-                    // The order in which codings are named, and the port, are not the point.
+                    // The order of the codings and the port number are irrelevant.
                     if (line.StartsWith("Accept-Encoding:", StringComparison.Ordinal)) seen.AppendLine(string.Join(",", line[16..].Split(',').Select(static c => c.Trim()).Where(static c => c != "zstd").Order()));
                     else seen.AppendLine(line.Replace(script.Url[7..], "server", StringComparison.Ordinal));
                 }

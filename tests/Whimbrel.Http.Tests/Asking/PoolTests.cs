@@ -6,7 +6,7 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Asking;
 
-// The awaitable client against servers that do what a script says.
+// The awaitable client with servers that follow a script.
 public sealed class PoolTests
 {
     private static async Task<string> GetAsync(HttpPool pool, string url)
@@ -79,7 +79,8 @@ public sealed class PoolTests
         Assert.Equal(0, pool.ReadCounters().Idle);
     }
 
-    // It would be lost before a byte was sent on it, and repeated, which nobody sees who looks at the answers only.
+    // Such a connection would fail before a byte was sent on it, and the request would be repeated. The responses alone
+    // do not show this.
     [Fact]
     public async Task Who_waits_is_not_given_a_connection_with_bytes_behind_its_answer()
     {
@@ -324,7 +325,7 @@ public sealed class PoolTests
     {
         await using HttpPool pool = new();
         using Socket bound = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        bound.Bind(new IPEndPoint(IPAddress.Loopback, 0)); // and nobody listens
+        bound.Bind(new IPEndPoint(IPAddress.Loopback, 0)); // bound but not listening
         Assert.Equal(HttpClientFailure.Refused, await FailureAsync(() => GetAsync(pool, $"http://{bound.LocalEndPoint}/")));
         Assert.Equal(HttpClientFailure.UnknownHost, await FailureAsync(() => GetAsync(pool, "http://no-such-host.invalid/")));
         await using Script plain = new(async line =>
@@ -393,7 +394,7 @@ public sealed class PoolTests
         Assert.Equal(stop.Token, e.CancellationToken);
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => pool.GetAsync(script.Url, stop.Token).AsTask());
 
-        // The token of a read gives up that read, and no byte is lost.
+        // The token of a read cancels only that read, and no byte is lost.
         using HttpClientResponse response = await pool.GetAsync(script.Url + "/body").AsTask().WaitAsync(Script.Patience);
         byte[] into = new byte[100];
         Assert.Equal(1, await response.Body.ReadAsync(into).AsTask().WaitAsync(Script.Patience));
@@ -542,7 +543,7 @@ public sealed class PoolTests
         byte[] same = new byte[500], noise = new byte[30];
         new Random(7).NextBytes(noise);
         byte[][] members = [Compress(coding, same), Compress(coding, noise)];
-        // Of gzip two may stand one behind the other, as concatenated files do.
+        // gzip permits concatenated members, as in concatenated files.
         byte[] both = [.. members[0], .. members[1]];
         byte[][] bodies = coding == "gzip" ? [.. members, both] : members, plains = [same, noise, [.. same, .. noise]];
         await using Script script = new(async line =>
@@ -569,7 +570,7 @@ public sealed class PoolTests
             await Parallel.ForAsync(0, bodies[which].Length + 1, new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (cut, stop) =>
             {
                 bool isWhole = cut == bodies[which].Length;
-                // Between two members nothing but the framing says that there is another one.
+                // At the boundary of two members only the framing shows that another one follows.
                 byte[]? plain = isWhole ? plains[which] : which == 2 && cut == members[0].Length ? same : null;
                 string told = plain is null ? nameof(HttpClientFailure.Decompression) : Convert.ToHexString(plain);
                 await ExpectAsync("length", cut == 0 ? "" : told);
@@ -658,7 +659,8 @@ public sealed class PoolTests
         HttpClientRequest chunked = new(HttpVerb.Post, script.Url);
         chunked.SetBody(new MemoryStream("hello end"u8.ToArray()), "text/plain");
         Assert.Equal(200, (await pool.FetchAsync(chunked)).Status);
-        // The answer may be here before the thread that wrote the body knows that all of it was taken: until then the connection is not free.
+        // The response may arrive before the thread that writes the body knows that all of it was accepted. Until then
+        // the connection is not idle.
         await UntilAsync(() => pool.ReadCounters().Idle == 1);
         HttpClientRequest known = new(HttpVerb.Put, script.Url);
         known.SetBody(
@@ -710,7 +712,7 @@ public sealed class PoolTests
             {
                 await to.WriteAsync(new byte[1], stop);
                 await to.FlushAsync(stop);
-                await Task.Delay(Timeout.Infinite, stop); // tidy: waits because being stopped is the event
+                await Task.Delay(Timeout.Infinite, stop); // tidy: waits because cancellation is the awaited event
             }
             finally
             {
@@ -733,7 +735,7 @@ public sealed class PoolTests
         {
             await line.HeadAsync();
             await line.SendAsync("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
-            // Closed with bytes unread, which resets the connection under the client's writes.
+            // The socket is closed with unread bytes, which resets the connection while the client writes.
         });
         await using HttpPool pool = new();
         byte[] large = new byte[4 * 1024 * 1024];
@@ -802,11 +804,11 @@ public sealed class PoolTests
         });
         await using HttpPool patient = new(new HttpClientOptions { ContinueTimeout = Script.Patience }), quick = new(new HttpClientOptions { ContinueTimeout = TimeSpan.FromMilliseconds(50) });
         Assert.Equal("200 the end", await AskAsync(patient, "/yes"));
-        // The answer may be there before the pool has heard that the whole body left.
+        // The response may arrive before the pool knows that the whole body was sent.
         await UntilAsync(() => patient.ReadCounters().Idle == 1);
         Assert.Equal("200 the end", await AskAsync(patient, "/yes"));
         Assert.Equal(1, script.Count);
-        await UntilAsync(() => patient.ReadCounters().Idle == 1); // else the next one dials, and this connection stays
+        await UntilAsync(() => patient.ReadCounters().Idle == 1); // otherwise the next request opens a connection and this one stays idle
         Assert.Equal("417 ", await AskAsync(patient, "/no"));
         await UntilAsync(() => patient.ReadCounters().Connections == 0);
         Assert.Equal("200 the end", await AskAsync(quick, "/silent"));

@@ -4,7 +4,7 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Asking;
 
-/// <summary>A server that does what it is told on each of its connections, right or wrong.</summary>
+/// <summary>A server that runs a script on each connection, correct or faulty.</summary>
 internal sealed class Script : IAsyncDisposable
 {
     internal const string Ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -28,7 +28,7 @@ internal sealed class Script : IAsyncDisposable
 
     internal string Url => $"http://127.0.0.1:{((IPEndPoint)_listener.LocalEndPoint!).Port}";
 
-    /// <summary>Connections so far.</summary>
+    /// <summary>Number of connections accepted so far.</summary>
     internal int Count
     {
         get
@@ -37,7 +37,7 @@ internal sealed class Script : IAsyncDisposable
         }
     }
 
-    /// <summary>The heads of all requests, in the order in which they came.</summary>
+    /// <summary>The heads of all requests, in order of arrival.</summary>
     internal List<string> Heads { get; } = [];
 
     private async Task AcceptAsync()
@@ -56,7 +56,7 @@ internal sealed class Script : IAsyncDisposable
         }
         catch (Exception e) when (e is SocketException or ObjectDisposedException)
         {
-            // Disposed.
+            // The script was disposed.
         }
     }
 
@@ -68,7 +68,7 @@ internal sealed class Script : IAsyncDisposable
         }
         catch (Exception e) when (e is IOException or SocketException or ObjectDisposedException)
         {
-            // The client has ended it, which is its right.
+            // The client has closed the connection, which it may do.
         }
     }
 
@@ -101,7 +101,7 @@ internal sealed class Script : IAsyncDisposable
 
         internal Task OkAsync(string body = "ok", string fields = "") => SendAsync($"HTTP/1.1 200 OK\r\n{fields}Content-Length: {body.Length}\r\n\r\n{body}");
 
-        /// <summary>The next head; null when the client has finished. What is behind it stays.</summary>
+        /// <summary>The next request head; null after the client's FIN. Bytes after the head stay buffered.</summary>
         internal async Task<string?> HeadAsync()
         {
             string? head = await UntilAsync("\r\n\r\n");
@@ -132,13 +132,13 @@ internal sealed class Script : IAsyncDisposable
             }
         }
 
-        /// <summary>Answers each request with this.</summary>
+        /// <summary>Sends this response to each request.</summary>
         internal async Task AnswerAllAsync(string answer)
         {
             while (await HeadAsync() is not null) await SendAsync(answer);
         }
 
-        /// <summary>Waits for the client's end.</summary>
+        /// <summary>Waits until the client closes the connection.</summary>
         internal async Task EndAsync()
         {
             byte[] chunk = new byte[4096];

@@ -3,12 +3,12 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Asking;
 
-// One session on a memory loop, and a peer that answers by hand.
+// One client session on a memory loop, with a peer whose responses are written by hand.
 public sealed class SessionTests
 {
     private const string Ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-    /// <summary>Asks what it is told to, and writes down what it gets.</summary>
+    /// <summary>Sends the given requests and records the callbacks.</summary>
     private sealed class Asker(HttpClientOptions? options = null, params (HttpVerb Verb, string Target)[] first) : HttpClientSession("a.test", options)
     {
         internal List<string> Told { get; } = [];

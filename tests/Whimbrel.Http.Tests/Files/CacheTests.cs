@@ -3,7 +3,7 @@ using Whimbrel.Http.Files;
 
 namespace Whimbrel.Http.Tests.Files;
 
-// What is known of files, by itself.
+// The cache of file metadata and contents, tested alone.
 public sealed class CacheTests
 {
     private static FileEntry Entry(string name, int bytes) =>
@@ -70,7 +70,7 @@ public sealed class CacheTests
         cache.Put(Entry("b", 1));
         Assert.False(Has(cache, "a"));
         Assert.Equal(OperatingSystem.IsLinux() ? 1 : 0, folder.OpenFiles());
-        Assert.True(first.Plain.TryUse()); // somebody still sends it
+        Assert.True(first.Plain.TryUse()); // one reference is still held by a response
         first.Plain.EndUse();
         first.Plain.EndUse();
         Assert.Equal(0, folder.OpenFiles());

@@ -4,7 +4,8 @@ using Whimbrel.Http.Tests.Serving;
 
 namespace Whimbrel.Http.Tests.Files;
 
-// Conditions and wishes in the fields of a request, against what there is: tag "a", modified on Sun, 06 Nov 1994 08:49:37 GMT.
+// Conditional and content-negotiation fields of a request, against a file with tag "a", modified on Sun, 06 Nov 1994
+// 08:49:37 GMT.
 public sealed class ConditionTests
 {
     private const string Tag = "\"a\"";
@@ -40,7 +41,7 @@ public sealed class ConditionTests
     [InlineData("If-None-Match: \"b\" , W/\"c\",\"a\"", "304", "412")]
     [InlineData("If-None-Match: \"b\"|If-None-Match: \"a\"", "304", "412")]
     [InlineData("If-None-Match: *", "304", "412")]
-    [InlineData("If-None-Match: b, \"a\"", "200", "200")] // nothing behind a mistake counts
+    [InlineData("If-None-Match: b, \"a\"", "200", "200")] // entries after a syntax error are ignored
     [InlineData("If-None-Match: \"b\"|If-Modified-Since: AFTER", "200", "200")]
     [InlineData("If-None-Match: \"a\"|If-Modified-Since: BEFORE", "304", "412")]
     [InlineData("If-Modified-Since: BEFORE", "200", "200")]

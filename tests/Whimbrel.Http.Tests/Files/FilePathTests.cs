@@ -3,10 +3,10 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.Files;
 
-// Which names a path can have: everything that was ever used to leave a root, and its harmless neighbours.
+// File names derived from request paths: known path traversal attacks, and similar but harmless paths.
 public sealed class FilePathTests
 {
-    // What stands in front of and behind a step upwards.
+    // Variants of a ".." segment.
     private static readonly string[] s_steps =
     [
         "..", "%2e%2e", "%2E%2E", ".%2e", "%2e.", "..;", "%2e%2e;x=1", "..%00", "..%2f", "..%2F", "..%5c", "..%5C", "%2e%2e%2f", "%2e%2e%5c", "..\\", "%c0%ae%c0%ae", "%c0%2e%c0%2e",

@@ -2,7 +2,8 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http.Tests.Files;
 
-/// <summary>A folder with a root in it that is served, and what must never be. Gone at the end of the test.</summary>
+/// <summary>A temporary folder with a served root and files that must never be served. Deleted at the end of the
+/// test.</summary>
 internal sealed class Folder : IDisposable
 {
     internal const string Secret = "what nobody may read";
@@ -37,7 +38,7 @@ internal sealed class Folder : IDisposable
         return bytes;
     }
 
-    /// <summary>How many descriptors of this process are of files in here, deleted ones included.</summary>
+    /// <summary>Number of open descriptors of this process for files in this folder, including deleted files.</summary>
     internal int OpenFiles() => Directory.Exists("/proc/self/fd")
         ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count(entry => (new FileInfo(entry).LinkTarget ?? "").StartsWith(Path, StringComparison.Ordinal))
         : 0;

@@ -6,7 +6,8 @@ using Whimbrel.Http.Linux;
 
 namespace Whimbrel.Http.Tests.Files;
 
-// Where the kernel or a filter of system calls has no openat2: names are walked part by part, and no link is followed.
+// If the kernel or a seccomp filter does not provide openat2, names are resolved segment by segment and symbolic links
+// are not followed.
 public sealed class OldKernelTests
 {
     private static FoundKind Look(FileRoot root, string name) => root.Look(Encoding.UTF8.GetBytes(name)).Kind;
@@ -50,7 +51,7 @@ public sealed class OldKernelTests
                 else if (!name.Contains("..", StringComparison.Ordinal)) Assert.Equal((name, FoundKind.Nothing, null), (name, Look(root, name), Read(root, name)));
             }
 
-            // Whatever a client can write, by way of the names that it comes to.
+            // All attack paths of FilePathTests, mapped to the names they resolve to.
             foreach (var row in FilePathTests.Attacks())
             {
                 if (FilePathTests.Read(row.Data, allowsDots: true) is { } name) Assert.NotEqual(Folder.Secret, Read(root, name));
@@ -74,7 +75,7 @@ public sealed class OldKernelTests
         Assert.Equal("inside", Read(root, "in"));
         bool isFiltered = false;
         string? first = null, link = null;
-        // A thread of its own: the filter ends with it.
+        // A separate thread, because a seccomp filter stays until its thread ends.
         Thread filtered = new(() =>
         {
             if (!(isFiltered = TryForbidOpenat2(error))) return;
@@ -94,11 +95,12 @@ public sealed class OldKernelTests
         }
     }
 
-    /// <summary>From here on openat2 fails on this thread. For good.</summary>
+    /// <summary>Makes openat2 fail permanently on this thread.</summary>
     private static bool TryForbidOpenat2(int error)
     {
         const int NoNewPrivileges = 38, Seccomp = 22, Filter = 2;
-        // Load the number of the call; 437 gives the error, all others are allowed. Then how long that is, and where.
+        // BPF program: load the system call number; 437 (openat2) returns the error, all others are allowed. It is
+        // followed by its length and address.
         nint memory = Marshal.AllocHGlobal(6 * sizeof(long));
         try
         {

@@ -5,7 +5,7 @@ using Whimbrel.Tests;
 
 namespace Whimbrel.Http.Tests.Files;
 
-// Range fields: by hand, and against a slow reading of the RFC with numbers that cannot overflow.
+// Range fields: fixed cases, and a comparison with a slow implementation of the RFC that uses big integers.
 public sealed class RangeTests
 {
     [Theory]

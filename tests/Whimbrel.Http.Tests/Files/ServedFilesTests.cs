@@ -18,7 +18,7 @@ public sealed class ServedFilesTests
 
     private static readonly HttpFileOptions _always = new() { Freshness = TimeSpan.Zero };
 
-    /// <summary>Sends requests as they stand, one behind the other, and reads all answers.</summary>
+    /// <summary>Sends the requests unchanged, pipelined, and reads all responses.</summary>
     private static async Task<List<Answer>> AskAsync(EngineSite site, params string[] requests)
     {
         await using Stream stream = await site.DialAsync();
@@ -50,7 +50,7 @@ public sealed class ServedFilesTests
             Assert.Equal(("application/octet-stream", "bytes"), (first["Content-Type"], first["Accept-Ranges"]));
             Assert.Matches("^\"[0-9a-f-]+\"$", first["ETag"]);
             string tag = first["ETag"], date = first["Last-Modified"];
-            // Each of the next is a hit, and all go ahead on one connection.
+            // All of the following requests are cache hits and are pipelined on one connection.
             List<Answer> more = await AskAsync(
                 site,
                 Web.Get(path),
@@ -113,7 +113,8 @@ public sealed class ServedFilesTests
         using IncrementalHash hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
         using HttpResponseMessage answer = await site.Client.GetAsync(new Uri("/large", UriKind.Relative), HttpCompletionOption.ResponseHeadersRead);
         await using Stream body = await answer.Content.ReadAsStreamAsync();
-        // The peer reads nothing until the server stands still: what the system takes, and not a byte more.
+        // The peer does not read until the server makes no more progress: the server sends what fits the socket buffers
+        // and nothing more.
         for (long sent = -1, still = 0; still < 10; still = site.Server.BytesSent == sent ? still + 1 : 0)
         {
             sent = site.Server.BytesSent;
@@ -300,7 +301,7 @@ public sealed class ServedFilesTests
         }
         catch (IOException)
         {
-            // A reset: what was promised did not come.
+            // The connection is reset, because the promised content length was not reached.
         }
 
         Assert.InRange(got, 1, Length - 1);
@@ -347,7 +348,7 @@ public sealed class ServedFilesTests
         }
         catch (IOException)
         {
-            // A reset: what was promised did not come.
+            // The connection is reset, because the promised content length was not reached.
         }
 
         CloseReason reason = await session.Ended.Task.WaitAsync(EngineSite.Patience);
@@ -383,7 +384,7 @@ public sealed class ServedFilesTests
 
         Assert.Equal(0, folder.OpenFiles());
 
-        // Some lie in memory and some are open files.
+        // Small files are cached in memory, large ones as open descriptors.
         static string Text(int i) => string.Concat(Enumerable.Repeat($"file {i} ", 1 + i % 700));
     }
 

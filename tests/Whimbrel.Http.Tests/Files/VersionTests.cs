@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Files;
 
-// Handlers that say which version their answer is.
+// Handlers that set the validators (ETag, Last-Modified) of their response.
 public sealed class VersionTests
 {
     private const string Body = "0123456789";
@@ -51,7 +51,7 @@ public sealed class VersionTests
     [InlineData("/pieces", "Range: bytes=0-0", "206 0")]
     [InlineData("/pieces", "Range: bytes=-1", "206 9")]
     [InlineData("/pieces", "Range: bytes=0-", "206 0123456789")]
-    [InlineData("/pieces", "Range: bytes=10-", "200 0123456789")] // it has begun: the field is passed over
+    [InlineData("/pieces", "Range: bytes=10-", "200 0123456789")] // the response has started: Range is ignored
     [InlineData("/pieces", "Range: bytes=0-0,5-5", "200 0123456789")]
     [InlineData("/pieces", "If-None-Match: *", "304 ")]
     [InlineData("/chunks", "Range: bytes=2-4", "200 0123456789")]

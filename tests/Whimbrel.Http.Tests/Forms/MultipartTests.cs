@@ -17,7 +17,7 @@ public sealed partial class MultipartTests
 
     private static string Whole(params string[] parts) => $"{string.Concat(parts)}--{B}--\r\n";
 
-    /// <summary>What a reader makes of a body that comes in these pieces.</summary>
+    /// <summary>The rule and the parts that the reader reports for a body received in these pieces.</summary>
     private static (MultipartRule Rule, List<string> Parts) Feed(string body, string boundary, int partLimit, params int[] cuts)
     {
         MultipartReader reader = new(Encoding.Latin1.GetBytes(boundary), partLimit);
@@ -153,7 +153,8 @@ public sealed partial class MultipartTests
 
     [GeneratedRegex("""\A[ \t]*form-data[ \t]*(?:[ \t]*;[ \t]*(?<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?<value>"(?>(?:\\["\\]|[^"])*)"|[!#$%&'*+.^_`|~0-9A-Za-z-]+))+[ \t]*\z""", RegexOptions.Singleline | RegexOptions.IgnoreCase)] private static partial Regex Disposition();
 
-    /// <summary>The parts, or null for a body that is refused. Slow and plain: it has the whole body.</summary>
+    /// <summary>Reference reader: the parts, or null for a rejected body. Simple and slow, works on the whole
+    /// body.</summary>
     private static List<string>? Plain(string body, int partLimit)
     {
         List<string> parts = [];

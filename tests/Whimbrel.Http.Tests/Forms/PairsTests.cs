@@ -91,7 +91,7 @@ public sealed class PairsTests
         {
             HttpPairs form = await request.ReadFormAsync(stop);
             response.Text("first");
-            Assert.Equal("c d", form["a b"]); // its own, also behind the answer
+            Assert.Equal("c d", form["a b"]); // a copy, still valid after the response
         });
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/q?x=1&a+b=%2Fc&a%20b=d") + Web.Get("/q"));

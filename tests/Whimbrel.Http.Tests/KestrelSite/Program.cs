@@ -10,7 +10,8 @@ using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
 
-// KestrelSite PORT PORT-WITH-TLS FOLDER: the site that ServerTests asks, with its certificate and its large file from the folder.
+// KestrelSite PORT PORT-WITH-TLS FOLDER: the site that ServerTests requests. Its certificate and its large file are in
+// the folder.
 string folder = args[2];
 WebApplicationBuilder builder = WebApplication.CreateSlimBuilder();
 builder.Logging.ClearProviders();

@@ -2,7 +2,8 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-/// <summary>Requests from a seed as bytes, most of them good, others with a few bytes changed. Without an allocation for each, so that millions take seconds.</summary>
+/// <summary>Seeded requests as bytes: most are valid, others have a few bytes changed. Allocates nothing per message,
+/// so that millions take seconds.</summary>
 internal sealed class ByteMessages(Random random, string[] lines, string[] fields, string[] chunks, string[] strange)
 {
     private const int MostFields = 4;

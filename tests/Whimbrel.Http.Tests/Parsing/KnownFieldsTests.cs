@@ -19,7 +19,7 @@ public sealed class KnownFieldsTests
         }
 
         Assert.Equal(KnownFields.Count, Enum.GetValues<HttpField>().Length);
-        // A bit of a word for each, in HttpReader.
+        // HttpReader uses one bit of a 64-bit word per field.
         Assert.InRange(KnownFields.Count, 1, 64);
     }
 

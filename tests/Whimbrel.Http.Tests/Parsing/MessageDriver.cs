@@ -3,10 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-/// <summary>
-/// Reads messages as a session does: what the readers leave comes again, joined with what follows. Tells what it read as text, so
-/// that two ways of reading can be compared.
-/// </summary>
+/// <summary> Reads messages as a session does: unconsumed bytes are passed again, followed by new ones. Records what it
+/// read as text, so that two runs can be compared. </summary>
 internal sealed class MessageDriver(HttpReaderLimits limits, bool isResponse = false)
 {
     private readonly HttpReader _head = new();
@@ -16,12 +14,12 @@ internal sealed class MessageDriver(HttpReaderLimits limits, bool isResponse = f
     private bool _hasBegun;
     private bool _isInBody;
 
-    /// <summary>The messages that were read whole, each in one line.</summary>
+    /// <summary>The complete messages, one line each.</summary>
     internal List<string> Messages { get; } = [];
 
     internal HttpRule Rule { get; private set; }
 
-    /// <summary>"Ok" when nothing is left over, "Wait" when a message is not whole, else the rule.</summary>
+    /// <summary>"Ok" if nothing is left over, "Wait" if a message is incomplete, otherwise the rule.</summary>
     internal string Outcome => Rule != HttpRule.None ? Rule.ToString() : _isInBody || _unread.Length > 0 || Messages.Count == 0 ? "Wait" : "Ok";
 
     internal void Feed(ReadOnlySpan<byte> bytes)

@@ -3,7 +3,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-// The reader that others may use judges as the sessions do: by the same vectors, at every cut.
+// The public message reader follows the same rules as the sessions: same vectors, every cut.
 public sealed class MessageReaderTests
 {
     private static readonly HttpOptions _requests = new() { RequestLineLimitBytes = 100, HeadLimitBytes = 400, FieldLimit = 10, BodyLimitBytes = 1000 };
@@ -38,7 +38,7 @@ public sealed class MessageReaderTests
             Assert.Equal(HttpMessagePart.Done, lenient.Read(default, out _, out _));
         }
 
-        // What is there must still be a host.
+        // A Host value that is present must be valid.
         Assert.Equal(HttpMessagePart.Broken, lenient.Read("GET / HTTP/1.1\r\nHost: a b\r\n\r\n"u8, out _, out _));
     }
 

@@ -6,8 +6,8 @@ using Whimbrel.Tests;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-// Messages from seeds, good ones and such with a few bytes changed: the reader agrees with one that is slow and plain, wherever they
-// are cut, and what the writer wrote is read as it was meant.
+// Seeded messages, valid ones and ones with a few bytes changed: the reader agrees with a slow reference reader at
+// every cut, and messages of the writer are read back unchanged.
 public sealed class ModelTests
 {
     private static readonly HttpReaderLimits _limits = new(60, 200, 6, 300);
@@ -67,11 +67,11 @@ public sealed class ModelTests
                 Reading whole = Read(head, bytes, bytes.Length), inTwo = Read(head, bytes, cut);
                 if (whole != inTwo) Assert.Fail($"seed {seed}, run {run}: {whole}, and cut at {cut} {inTwo}, of {Escape(Encoding.Latin1.GetString(bytes))}");
                 outcomes[whole.Rule != HttpRule.None ? 2 : whole.IsWhole ? 0 : 1]++;
-                // The slow reader sees a share of them.
+                // Because the reference reader is slow, it reads only every fiftieth message.
                 if (run % 50 != 0) continue;
                 PlainReader plain = new(Encoding.Latin1.GetString(bytes), _limits);
                 string outcome = whole.Rule != HttpRule.None ? "Refused" : whole.IsWhole ? "Ok" : "Wait", expected = plain.Read();
-                int begun = plain.Messages.Count - whole.Messages; // a head whose body is not whole is one, too
+                int begun = plain.Messages.Count - whole.Messages; // a message with an incomplete body counts as well
                 if (outcome != expected || begun < 0 || begun > (whole.IsWhole ? 0 : 1))
                     Assert.Fail($"seed {seed}, run {run}: {whole}, expected {expected} and {plain.Messages.Count} messages, of {Escape(Encoding.Latin1.GetString(bytes))}");
             }
@@ -80,10 +80,12 @@ public sealed class ModelTests
         }
     }
 
-    /// <summary>What came of some bytes: whole messages, the rule that was broken, whether nothing is left over, and a sum over all that was told.</summary>
+    /// <summary>Result of reading: number of complete messages, the broken rule, whether nothing is left over, and a
+    /// checksum of everything reported.</summary>
     private readonly record struct Reading(int Messages, HttpRule Rule, bool IsWhole, ulong Sum);
 
-    /// <summary>As a session reads: what is not taken comes again, joined with what follows. Without a copy or an object, so that millions take seconds.</summary>
+    /// <summary>Reads as a session does: unconsumed bytes are passed again, followed by new ones. Copies and allocates
+    /// nothing, so that millions take seconds.</summary>
     private static Reading Read(HttpReader head, ReadOnlySpan<byte> bytes, int cut)
     {
         int at = 0, messages = 0;
@@ -162,7 +164,8 @@ public sealed class ModelTests
                 string expected = $"Ok {string.Join('\n', regular.Messages)}", actual = $"{read.Outcome} {string.Join('\n', read.Messages.Select(OneLength))}";
                 if (actual != expected) Assert.Fail($"seed {seed}, run {run}: {Escape(actual)}, expected {Escape(expected)}, of {Escape(sent)}");
 
-                // Changed a little it may mean anything: the same wherever it is cut, and what a strict reader takes is taken as it takes it.
+                // With a few bytes changed the message may mean anything. The result must not depend on the cut, and
+                // the lenient reader must agree with the strict one on every message that the strict one accepts.
                 StringBuilder text = new(sent);
                 Change(text, random, random.Next(1, 4));
                 string changed = text.ToString();
@@ -186,7 +189,7 @@ public sealed class ModelTests
         return driver;
     }
 
-    /// <summary>An answer with irregular forms, and a regular one that says the same.</summary>
+    /// <summary>A response with irregular syntax, and the regular one with the same meaning.</summary>
     private static (string Sent, string Meant) SomeAnswer(Random random)
     {
         StringBuilder sent = new(), meant = new();
@@ -194,7 +197,8 @@ public sealed class ModelTests
         if (status is 204 or 304) status = 200;
         string reason = random.Next(2) == 0 ? "" : " Some reason";
         sent.Append($"HTTP/1.{Math.Max(1, minor)} {status}{reason}{(reason.Length == 0 && random.Next(2) == 0 ? " " : "")}\r\n");
-        // From 600 on the strict reader has a status that is as long; what it tells is compared without it.
+        // The strict reader rejects a status of 600 or more, so it is given one of the same length; the comparison
+        // ignores the status.
         meant.Append($"HTTP/1.1 {(status > 599 ? 500 : status)}{(reason.Length == 0 ? " " : reason)}\r\n");
         for (int fields = random.Next(4); fields > 0; fields--)
         {
@@ -321,7 +325,8 @@ public sealed class ModelTests
 
     public static TheoryData<string> Shapes() => ["one long value", "many fields", "byte by byte", "many chunks", "many extensions", "long trailers", "spaces", "many options"];
 
-    // Time that grows with the square of the input would be 64 times as long. A long input does not fit the nearest cache, and so may take a third longer for each byte.
+    // A quadratic algorithm would take 64 times as long. A long input exceeds the L1 cache, so a third more time per
+    // byte is tolerated.
     [Theory, MemberData(nameof(Shapes)), Trait("Runs", "alone")]
     public void Eight_times_the_input_takes_at_most_about_eight_times_the_time(string shape)
     {
@@ -329,7 +334,8 @@ public sealed class ModelTests
         HttpReader reader = new();
         double smallUs = double.MaxValue, largeUs = double.MaxValue;
 
-        // In turns, and until the code has been compiled again: a machine that is slower for a while is so for both.
+        // Short and long input alternate, until the code has been recompiled by the JIT: a machine that is slow for a
+        // while slows both.
         long begun = Stopwatch.GetTimestamp();
         for (int run = 0; run < 100 || Stopwatch.GetElapsedTime(begun).TotalMilliseconds < 300; run++)
         {

@@ -4,10 +4,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-/// <summary>
-/// The same language read another way: a text, cut at its line ends, judged by patterns. Slow, plain, and of requests only. Says
-/// what was read, and "Ok", "Wait" or "Refused".
-/// </summary>
+/// <summary> Reference reader for requests: splits the text at line ends and judges by patterns. Slow and simple.
+/// Returns what it read, and "Ok", "Wait" or "Refused". </summary>
 internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
 {
     private int _at;
@@ -51,7 +49,7 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
         {
             fields.Add(FieldOf(line));
             Must(fields.Count <= limits.Fields);
-            // At its line, as a reader that does not wait for the rest.
+            // Reported at this line, because a streaming reader does not wait for the rest.
             Must(IsGood(fields[^1]) && Values(fields, fields[^1].Name).Count(_ => fields[^1].Name.ToLowerInvariant() is "host" or "content-length" or "transfer-encoding" or "content-type") < 2);
         }
 
@@ -108,7 +106,7 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
         return text.Substring(_at - (int)count, (int)count);
     }
 
-    // A line, and no longer than this; the whole since the beginning has a limit, too.
+    // One line has a length limit, and so has the sum of all lines since the beginning.
     private string ReadLine(int longest, int begin)
     {
         int start = _at;

@@ -3,8 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-// Every vector, cut at every place, alone, behind a good message and in front of one: what comes out is the same, a good message behind
-// a broken one is never read, and a good one in front of it is.
+// Every vector, cut at every place, alone, after a valid message and before one. The result does not depend on the cut.
+// A valid message before a broken one is read; one after it is not.
 public sealed class VectorTests
 {
     private const string Request = "PUT /good HTTP/1.1\r\nHost: b\r\nContent-Length: 2\r\n\r\nok";
@@ -23,7 +23,8 @@ public sealed class VectorTests
         HashSet<string> broken = [.. Vectors.All.Select(v => v.Outcome)];
         foreach (HttpRule rule in Enum.GetValues<HttpRule>())
         {
-            // Those of an end, and of several answers, are no single message's: AnswerTests has them.
+            // Rules about the end of the stream or about several responses do not apply to a single message;
+            // AnswerTests covers them.
             if (rule is not (HttpRule.None or HttpRule.Truncated or HttpRule.TooManyInterims or HttpRule.BadSwitch or HttpRule.Unasked)) Assert.Contains(rule.ToString(), broken);
             Assert.InRange(HttpRules.StatusOf(rule), 400, 599);
         }
@@ -68,7 +69,8 @@ public sealed class VectorTests
             if (vector.Outcome == "Wait") return;
             byte[] good = Good(vector), both = [.. bytes, .. good];
             MessageDriver alone = Run(vector, bytes), expected = Run(vector, good);
-            // An upgrade, and what is until the end, have nothing behind them that is a message.
+            // After an upgrade, and after a body that is delimited by the end of the connection, no further message can
+            // follow.
             for (int cut = 0; cut <= both.Length; cut++)
             {
                 MessageDriver front = Run(vector, both[..cut], both[cut..]);

@@ -3,14 +3,14 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-/// <summary>The vectors of vectors.txt: a rule, and a message that keeps or breaks it.</summary>
+/// <summary>The vectors of vectors.txt: a rule, and a message that complies with it or violates it.</summary>
 internal static class Vectors
 {
     internal sealed record Vector(string Section, string Outcome, string Text)
     {
         internal bool IsResponse => Section is "status" or "response" || IsLenient;
 
-        /// <summary>Read as a client reads without StrictAnswers.</summary>
+        /// <summary>True if the vector is read by a client without StrictAnswers.</summary>
         internal bool IsLenient => Section.StartsWith("lenient", StringComparison.Ordinal);
 
         internal byte[] Bytes => Encoding.Latin1.GetBytes(Around(Section, Unescape(Text)));

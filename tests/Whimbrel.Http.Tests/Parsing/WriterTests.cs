@@ -3,7 +3,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.Parsing;
 
-// What would split a message, bend it or frame it twice is refused at the call.
+// Values that would split a message, change its framing or frame it twice are rejected at the call.
 public sealed class WriterTests
 {
     public static TheoryData<string> BadValues() => ["a\r\nb", "\r", "\n", "\0", "a\rb", "a\nb", "a\0b", "\x01", "\x1F", "\x7F", "\x0B", " a", "a ", "\ta", "a\t", "a\r\nX: y", "\r\n\r\nHTTP/1.1 200 OK"];

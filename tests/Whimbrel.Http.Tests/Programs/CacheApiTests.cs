@@ -6,7 +6,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-// The example is what it says: each operation of its description is there, and its page shows them.
+// The example has every operation of its OpenAPI description, and its page shows them.
 public sealed class CacheApiTests
 {
     [Fact]
@@ -49,7 +49,7 @@ public sealed class CacheApiTests
         try
         {
             string page = await RealProgram.RunAsync(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--virtual-time-budget=10000", $"--user-data-dir={profile}", "--dump-dom", $"http://127.0.0.1:{((IPEndPoint)web.EndPoint!).Port}/");
-            // What swagger-ui has made of the description.
+            // The page that swagger-ui rendered from the description.
             foreach (string operation in (string[])["The text of a key, or all of them", "Keeps a text", "Forgets a key"]) Assert.Contains(operation, page, StringComparison.Ordinal);
             Assert.Contains("opblock-delete", page, StringComparison.Ordinal);
         }

@@ -6,7 +6,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-// The server as other programs see it: curl, wrk, h2load, a browser, .NET's client, nginx in front.
+// The server tested with other programs: curl, wrk, h2load, a browser, .NET's client, nginx as a reverse proxy.
 public sealed partial class ClientTests
 {
     private const int Mebi = 1024 * 1024;
@@ -34,7 +34,7 @@ public sealed partial class ClientTests
         return web;
     }
 
-    /// <summary>A mebibyte, each another.</summary>
+    /// <summary>One MiB that differs for each number.</summary>
     private static byte[] Pattern(int number)
     {
         byte[] bytes = new byte[Mebi];
@@ -138,7 +138,7 @@ public sealed partial class ClientTests
             }
         }));
         Assert.Equal(4000, web.Http.ReadCounters().Requests);
-        Assert.InRange(web.AcceptedCount, 1, 400); // it dials some more than it uses
+        Assert.InRange(web.AcceptedCount, 1, 400); // it opens a few more connections than it uses
     }
 
     [Fact]

@@ -6,22 +6,23 @@ using Whimbrel.Http.Tests.Parsing;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-// What other servers make of our vectors. The list is kept in differences.txt, and each of its groups has a reason in the design page.
-// WHIMBREL_ACCEPT_DIFFERENCES=1 writes it anew.
+// How other servers judge our test vectors. The list is in differences.txt, and the design page gives a reason for each
+// of its groups. WHIMBREL_ACCEPT_DIFFERENCES=1 rewrites it.
 public sealed partial class DifferenceTests
 {
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(30);
     private static readonly TimeSpan _grace = TimeSpan.FromSeconds(1);
 
-    // Our limits are small in the vectors, and theirs are their own.
+    // The vectors use our small limits; other servers have their own.
     private static readonly string[] _limits = ["LineTooLong", "HeadTooLarge", "TooManyFields", "BodyTooLarge", "ChunkExtensionTooLong"];
 
-    /// <summary>The requests that can be compared: whole ones, and none for the proxy itself.</summary>
+    /// <summary>The vectors that can be compared: complete requests that are not addressed to the proxy
+    /// itself.</summary>
     private static List<Vectors.Vector> Compared() => [.. Vectors.All
         .Where(static v => !v.IsResponse && v.Outcome != "Wait" && !_limits.Contains(v.Outcome))
         .Where(static v => !Encoding.Latin1.GetString(v.Bytes).TrimStart('\r', '\n').StartsWith("CONNECT", StringComparison.Ordinal) && !Encoding.Latin1.GetString(v.Bytes).StartsWith("TRACE", StringComparison.Ordinal))];
 
-    // HAProxy gives the answer it has got before or after it has read them, as it happens.
+    // HAProxy forwards the backend's response before or after it has read the trailers, depending on timing.
     private static bool HasBadTrailers(Vectors.Vector vector) =>
         vector.Section == "chunks" && vector.Outcome is not ("Ok" or "ForbiddenTrailer") && vector.Text.StartsWith("0\\r\\n", StringComparison.Ordinal);
 
@@ -79,7 +80,7 @@ public sealed partial class DifferenceTests
             while (true)
             {
                 Task<int> receiving = socket.ReceiveAsync(answer.AsMemory(length)).AsTask();
-                // Who waits for more gets the end instead.
+                // If the server waits for more data, it receives the end of the stream instead.
                 if (!isFinished && await Task.WhenAny(receiving, Task.Delay(_grace)) != receiving) // tidy: waits because silence is what is looked for
                 {
                     socket.Shutdown(SocketShutdown.Send);

@@ -7,15 +7,15 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-// Bodies that nobody has in memory, to and from .NET's client, with a slow peer: 64 MiB, and 1 GiB in --deep.
+// Bodies too large for memory, to and from .NET's client, with a slow peer: 64 MiB, and 1 GiB in --deep.
 public sealed class LargeBodyTests
 {
     private const int Mebi = 1024 * 1024;
-    private const int AheadBytes = 24 * Mebi; // what the system holds for two sockets, at its most
+    private const int AheadBytes = 24 * Mebi; // maximum of what two socket buffers hold
 
     private static readonly int _count = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 1024 : 64;
 
-    /// <summary>Each mebibyte is another.</summary>
+    /// <summary>Fills the buffer; each mebibyte is different.</summary>
     private static void Fill(byte[] mebibyte, int number) => Noise.Fill(mebibyte, number);
 
     private static HttpClient NewClient(HttpServer web, bool isTls)
@@ -106,7 +106,7 @@ public sealed class LargeBodyTests
         Assert.InRange(gauge.Holds, 4, int.MaxValue);
     }
 
-    /// <summary>Mebibytes that are made as they are sent.</summary>
+    /// <summary>Content that is generated while it is sent.</summary>
     private sealed class Patterns(Gauge gauge, bool isChunked) : HttpContent
     {
         protected override async Task SerializeToStreamAsync(Stream stream, TransportContext? context)

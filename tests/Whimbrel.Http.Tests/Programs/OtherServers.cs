@@ -6,14 +6,14 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-/// <summary>nginx, Apache, HAProxy and lighttpd as reverse proxies in front of a server that accepts everything.</summary>
+/// <summary>nginx, Apache, HAProxy and lighttpd as reverse proxies for a backend that accepts everything.</summary>
 internal static class OtherServers
 {
     private const string Modules = "/usr/lib/apache2/modules";
 
     internal static readonly string[] Names = ["nginx", "apache2", "haproxy", "lighttpd"];
 
-    /// <summary>The version of one, as it says itself.</summary>
+    /// <summary>Version that the program reports.</summary>
     internal static async Task<string> VersionAsync(string name)
     {
         string said = await RealProgram.RunAsync(name, "-v");
@@ -54,7 +54,8 @@ internal static class OtherServers
         return arguments;
     });
 
-    /// <summary>A configuration in the foreground, in one process, with this inside of its server.</summary>
+    /// <summary>An nginx configuration (foreground, single process) with these directives inside its server
+    /// block.</summary>
     internal static string Nginx(string directory, int port, string inside, string outside = "") => $$"""
         daemon off;
         master_process off;
@@ -87,7 +88,7 @@ internal static class OtherServers
 
         """;
 
-    /// <summary>What stands behind them: answers 200 to whatever comes.</summary>
+    /// <summary>Backend of the proxies: responds 200 to every request.</summary>
     internal sealed class Backend : IDisposable
     {
         private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
@@ -122,7 +123,7 @@ internal static class OtherServers
             byte[] buffer = new byte[65536];
             try
             {
-                // All of it: a proxy that streams a body may find a mistake at its end.
+                // Reads the whole request, because a proxy that streams a body may detect an error at its end.
                 int length = 0;
                 bool isAsked = false;
                 while (!IsWhole(buffer.AsSpan(0, length)))
@@ -130,7 +131,7 @@ internal static class OtherServers
                     int count = await socket.ReceiveAsync(buffer.AsMemory(length));
                     if (count == 0) return;
                     length += count;
-                    // Apache asks for leave where its client has.
+                    // Apache sends Expect: 100-continue where its client has.
                     if (!isAsked && buffer.AsSpan(0, length).IndexOf("100-"u8) >= 0)
                     {
                         isAsked = true;
@@ -146,7 +147,7 @@ internal static class OtherServers
             }
             catch (SocketException)
             {
-                // The proxy has gone.
+                // The proxy has closed the connection.
             }
         }
 

@@ -5,12 +5,12 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-/// <summary>Another program, in a directory of its own, which ends with the test.</summary>
+/// <summary>An external program that runs in its own directory and is stopped at the end of the test.</summary>
 internal sealed class RealProgram : IDisposable
 {
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(60);
 
-    // A server's directory is not in everybody's PATH.
+    // Directories of servers that are not in PATH on every system.
     private static readonly string[] _places = ["/usr/sbin", "/usr/local/sbin"];
 
     private readonly Process _process;
@@ -38,7 +38,7 @@ internal sealed class RealProgram : IDisposable
         }
     }
 
-    /// <summary>Where a command is; skips the test when it is nowhere.</summary>
+    /// <summary>Full path of a command. Skips the test if it is not installed.</summary>
     internal static string Find(string command)
     {
         string? found = _places.Concat((Environment.GetEnvironmentVariable("PATH") ?? "").Split(':')).Select(d => Path.Combine(d, command)).FirstOrDefault(File.Exists);
@@ -49,7 +49,7 @@ internal sealed class RealProgram : IDisposable
     /// <summary>Starts it, in a directory of its own.</summary>
     internal static RealProgram Start(string command, params string[] arguments) => new(System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName, Find(command), arguments);
 
-    /// <summary>Runs it to its end, and gives what it said.</summary>
+    /// <summary>Runs the program until it exits, and returns its output.</summary>
     internal static async Task<string> RunAsync(string command, params string[] arguments)
     {
         using RealProgram program = Start(command, arguments);
@@ -58,10 +58,10 @@ internal sealed class RealProgram : IDisposable
         return program.Output;
     }
 
-    /// <summary>It ends by itself.</summary>
+    /// <summary>Waits until the program exits by itself.</summary>
     internal Task EndAsync() => _process.WaitForExitAsync().WaitAsync(Patience);
 
-    /// <summary>Asks it to end, as a service manager does, and waits until it has ended.</summary>
+    /// <summary>Sends SIGTERM, and waits until the program has exited.</summary>
     internal async Task TerminateAsync()
     {
         await RunAsync("kill", "-TERM", $"{_process.Id}");
@@ -76,7 +76,7 @@ internal sealed class RealProgram : IDisposable
     internal static async Task<RealProgram> ServeAsync(string command, int port, Func<string, string[]> configure, TimeSpan? patience = null)
     {
         string path = Find(command), directory = System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName;
-        if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(directory, (UnixFileMode)511); // it may go on as another user
+        if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(directory, (UnixFileMode)511); // the program may switch to another user
         TimeSpan most = patience ?? Patience;
         long start = Stopwatch.GetTimestamp();
         // A process that was killed a moment ago may still listen there. Otherwise it would count as the new one, which then cannot bind.
@@ -122,14 +122,14 @@ internal sealed class RealProgram : IDisposable
             }
             catch (SocketException)
             {
-                // Somebody's: another one.
+                // The port is in use by another process: try the next one.
             }
         }
     }
 
     private void Said(object sender, DataReceivedEventArgs line)
     {
-        // The end of a stream is told as a line of null: those of both come, and the one that is empty may come first.
+        // The end of a stream is reported as a null line. Both streams report it, and the empty one may be first.
         if (line.Data is null) return;
         lock (_said) _said.Append(line.Data).Append('\n');
     }

@@ -8,12 +8,13 @@ using Whimbrel.Http.Tests.Asking;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-// Our clients as they meet servers that others wrote: nginx, Kestrel and Node have the same small site, plain and over TLS.
+// Our clients with servers of other vendors: nginx, Kestrel and Node serve the same small site, plain and over TLS.
 public sealed class ServerTests
 {
     private const int LargeBytes = 8 * 1024 * 1024;
 
-    /// <summary>A program that serves the site, with its ports, and what stands behind it where it cannot do all of it itself.</summary>
+    /// <summary>A program that serves the site, its ports, and the backends for the parts that it cannot serve
+    /// itself.</summary>
     private sealed class Site(RealProgram program, HttpServer? behind, Script? cutting, int port, int portWithTls, byte[] large) : IAsyncDisposable
     {
         internal byte[] Large => large;
@@ -35,7 +36,7 @@ public sealed class ServerTests
         int port = RealProgram.FreePort(), portWithTls = RealProgram.FreePort();
         byte[] large = new byte[LargeBytes];
         Noise.Fill(large, 11);
-        // What nginx has no answer to of its own.
+        // Backend for the responses that nginx cannot produce itself.
         HttpServer? behind = name == "nginx" ? await ServeBehindAsync() : null;
         Script? cutting = name == "nginx" ? new Script(static async line =>
         {
@@ -85,7 +86,7 @@ public sealed class ServerTests
         return (status, Encoding.Latin1.GetString(body));
     }
 
-    // Kestrel sends none in HTTP/1.1.
+    // Kestrel sends no trailers in HTTP/1.1.
     private static bool HasTrailers(string name) => name != "kestrel";
 
     public static TheoryData<string, bool> Servers => new() { { "nginx", false }, { "nginx", true }, { "kestrel", false }, { "kestrel", true }, { "node", false }, { "node", true } };
@@ -120,12 +121,12 @@ public sealed class ServerTests
             Assert.Equal(Convert.ToHexString(SHA256.HashData(site.Large)), await answer.ReadTextAsync(), ignoreCase: true);
         }
 
-        // All of that was one connection, and with nothing to say that it had ended.
+        // All requests used one connection, and no failure was counted.
         Assert.Equal((1L, 0L, 0L), (pool.ReadCounters().Dials, pool.ReadCounters().Repeats, pool.ReadCounters().Failures));
         foreach ((string path, HttpClientFailure failure) in ((string, HttpClientFailure)[])[("/cut", HttpClientFailure.BodyCut), ("/nothing", HttpClientFailure.ConnectionLost)])
         {
             HttpClientException e = await Assert.ThrowsAsync<HttpClientException>(() => FetchAsync(pool, url + path));
-            // Kestrel resets, and a reset may overtake what was sent before it.
+            // Kestrel resets the connection, and a reset may overtake data that was sent before it.
             if (name != "kestrel") Assert.Equal((path, failure), (path, e.Failure));
             else Assert.Contains(e.Failure, (HttpClientFailure[])[failure, HttpClientFailure.ConnectionLost]);
             Assert.Equal((200, "hello"), await FetchAsync(pool, url + "/text"));
@@ -143,7 +144,7 @@ public sealed class ServerTests
         using HttpClient theirs = new(handler) { Timeout = Script.Patience };
         foreach (string path in (string[])["/text", "/chunked", "/long", "/redirect", "/large", "/missing", "/nothing"])
         {
-            if (path == "/missing" && name == "node") continue; // it has no such answer
+            if (path == "/missing" && name == "node") continue; // Node never sends this response
             Assert.Equal(await SeenAsync(theirs, HttpMethod.Get, url + path), await SeenAsync(ours, HttpMethod.Get, url + path));
         }
 
@@ -173,7 +174,7 @@ public sealed class ServerTests
         catch (Exception e) when (e is HttpRequestException or HttpIOException)
         {
             HttpRequestError error = e is HttpRequestException failed ? failed.HttpRequestError : ((HttpIOException)e).HttpRequestError;
-            // Of a reset .NET's own does not say what it means.
+            // .NET's HttpClient reports a reset as Unknown.
             return $"{method} {url}\n{(error == HttpRequestError.Unknown ? HttpRequestError.ResponseEnded : error)}";
         }
     }

@@ -6,10 +6,10 @@ using Whimbrel.Http.Tests.WebSockets.Cases;
 
 namespace Whimbrel.Http.Tests.Programs;
 
-// WebSocket as others speak it: a browser, Node, the package ws, Python, and nginx and HAProxy in between.
+// WebSocket with other implementations: a browser, Node, the package ws, Python, and nginx and HAProxy as proxies.
 public sealed class WebSocketTests
 {
-    // The programs send long messages of one letter, which become more than 250 times as long as they were sent.
+    // The programs send long messages of one repeated letter, which inflate to more than 250 times the received size.
     private static readonly WebSocketDeflate s_deflate = new();
 
     private const string Python = "/usr/bin/python3";
@@ -94,7 +94,7 @@ public sealed class WebSocketTests
         {
             string kind = await RealProgram.RunAsync("node", "--experimental-websocket", "-p", "typeof WebSocket");
             Assert.SkipUnless(kind.Contains("function", StringComparison.Ordinal), "this Node has no WebSocket");
-            await NodeAsync("WebSocket", folder, deflates, "undefined"); // older ones do not compress
+            await NodeAsync("WebSocket", folder, deflates, "undefined"); // older versions do not compress
         }
         finally
         {
@@ -246,7 +246,7 @@ public sealed class WebSocketTests
             Assert.Contains($"answered {status}", failure.Message, StringComparison.Ordinal);
         }
 
-        // A server that goes away in the middle of it.
+        // The server closes in the middle of the dialogue.
         await using WebSocketClient last = Client($"ws://127.0.0.1:{port}/echo", false);
         Talking stays = (Talking)await last.ConnectAsync(limit.Token);
         await web.StopAsync(TimeSpan.FromSeconds(20));

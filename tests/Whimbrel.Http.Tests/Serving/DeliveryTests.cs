@@ -3,7 +3,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// What was given is delivered: whole answers of handlers that throw after them, answers in pieces with many fields, and no file that is none.
+// Delivery is complete: whole responses of handlers that throw afterwards, responses in pieces with many fields, and no
+// file if there is none.
 public sealed class DeliveryTests
 {
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(30);
@@ -131,7 +132,7 @@ public sealed class DeliveryTests
             string[] paths = [fifo, "/dev/zero", "/dev/null", folder];
             site.Server.Get("/{which}", (request, response) => response.File(paths[request.Route["which"][0] - '0']));
             await site.StartAsync();
-            // As many as would take each thread of the pool for longer than a client waits.
+            // Enough requests to occupy each pool thread for longer than a client waits.
             Task<HttpResponseMessage>[] answers = [.. Enumerable.Range(0, 64).Select(i => site.Client.GetAsync(new Uri($"/{i % paths.Length}", UriKind.Relative), TestContext.Current.CancellationToken))];
             HttpResponseMessage[] all = await Task.WhenAll(answers).WaitAsync(_patience, TestContext.Current.CancellationToken);
             Assert.All(all, static answer => Assert.Equal(System.Net.HttpStatusCode.NotFound, answer.StatusCode));

@@ -6,7 +6,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-/// <summary>A server, and a client of .NET's.</summary>
+/// <summary>A server, and a .NET client.</summary>
 internal sealed class EngineSite : IAsyncDisposable
 {
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);

@@ -7,8 +7,8 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// The same server on each engine, plain and over TLS, with callbacks on the loop and on the pool, asked by .NET's own client and by a
-// raw socket.
+// The same server on each engine, plain and over TLS, with inline and thread-pool scheduling, requested by .NET's
+// client and by a raw socket.
 public sealed class EngineTests
 {
     private static readonly TimeSpan _patience = EngineSite.Patience;
@@ -27,7 +27,7 @@ public sealed class EngineTests
         site.Server.Get("/async/{x}", static async (request, response, stop) =>
         {
             string x = request.Route["x"];
-            await Task.Run(static () => { }, stop); // goes on elsewhere
+            await Task.Run(static () => { }, stop); // continues on another thread
             response.Text(x);
         });
         site.Server.Get("/pieces/{x}", static async (request, response, stop) =>
@@ -86,19 +86,21 @@ public sealed class EngineTests
         Assert.Equal(part, await kept.Content.ReadAsByteArrayAsync());
     }
 
-    /// <summary>Its callback goes on when its answer has left: then nothing is pending whose end would bring what is unread.</summary>
+    /// <summary>Its callback continues after its response was sent: then no operation is pending whose completion would
+    /// deliver the unread data.</summary>
     private sealed class Patient : HttpSession
     {
         protected override void OnRequest(HttpRequest request)
         {
             Respond(200, default, request.Path);
             Flush();
-            // Asked elsewhere: here the answer to the question would wait for this callback. On the pool it may block.
+            // Awaited on another thread, because here it would wait for this callback. With thread-pool scheduling
+            // blocking is permitted.
             Assert.True(Task.Run(async () => await SentAsync()).Wait(_patience));
         }
     }
 
-    // On the pool the next request of a block gets a callback of its own.
+    // With thread-pool scheduling each pipelined request gets its own callback.
     [Theory, InlineData(EngineKind.Epoll), InlineData(EngineKind.Uring), InlineData(EngineKind.Portable)]
     public async Task On_the_pool_requests_sent_ahead_are_served_though_each_answer_has_left_before_the_next_one_is_read(EngineKind kind)
     {
@@ -126,7 +128,8 @@ public sealed class EngineTests
         byte[] requests = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, Count).Select(static i => Web.Get(i % 10 == 0 ? $"/a/{i}" : $"/{i}", i == Count - 1 ? "Connection: close\r\n" : ""))));
         Task sending = stream.WriteAsync(requests).AsTask();
         using MemoryStream answers = new();
-        // Much of it is one answer after the other, each by way of the pool and the loop: beside many other programs it takes its time.
+        // Many responses are sequential, each by way of the pool and the loop, which takes time while other programs
+        // run.
         await stream.CopyToAsync(answers).WaitAsync(4 * _patience);
         await sending;
         Assert.Equal(Enumerable.Range(0, Count).Select(static i => i.ToString(CultureInfo.InvariantCulture)), Web.Read(answers.ToArray(), true).Select(static a => a.Body));
@@ -184,7 +187,7 @@ public sealed class EngineTests
             using MemoryStream answer = new();
             await stream.CopyToAsync(answer).WaitAsync(_patience);
             Assert.Equal(5_000_000, Assert.Single(Web.Read(answer.ToArray(), true)).Body.Length);
-            // Five seconds it would be waited for.
+            // The server would wait five seconds for the peer.
             Stopwatch time = Stopwatch.StartNew();
             while (site.Server.SessionCount > 0 && time.Elapsed < _patience) await Task.Yield();
             Assert.InRange(time.ElapsedMilliseconds, 0, 4_000);
@@ -202,7 +205,7 @@ public sealed class EngineTests
         await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/")));
         byte[] first = new byte[1];
         await stream.ReadExactlyAsync(first).AsTask().WaitAsync(_patience);
-        // The server has closed, or is about to: what comes now is for nobody.
+        // The server has closed or is about to: these bytes are discarded.
         for (int i = 0; i < 30; i++) await stream.WriteAsync(new byte[1000]);
         using MemoryStream answer = new();
         answer.Write(first);
@@ -216,7 +219,7 @@ public sealed class EngineTests
         await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Post("/kept", static (request, response) =>
         {
-            // Another thread answers, while the callback that took the body still runs.
+            // Another thread responds while the callback that read the body still runs.
             Thread other = new(() => response.Text("kept"));
             other.Start();
             other.Join();
@@ -245,7 +248,8 @@ public sealed class EngineTests
     [Theory, MemberData(nameof(Kinds))]
     public async Task A_stop_lets_answers_end_and_closes_who_waits(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        // One loop tells all its sessions before it closes the first; on the pool each hears of it in its own time.
+        // A loop informs all its sessions before it closes the first. With thread-pool scheduling each session learns
+        // of the stop at its own time.
         await using EngineSite site = new(kind, isTls, scheduling, loops: 1);
         TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), go = new(TaskCreationOptions.RunContinuationsAsynchronously);
         site.Server.Get("/", async (_, response, _) => { begun.SetResult(); await go.Task; response.Text("late"); });
@@ -255,7 +259,8 @@ public sealed class EngineTests
         await begun.Task.WaitAsync(_patience);
         Task<StopReport> stopping = site.Server.StopAsync(_patience).AsTask();
         Assert.Equal(0, await idle.ReadAsync(new byte[1]).AsTask().WaitAsync(_patience));
-        // The idle connection may be closed before the next session learns of the stop: the test waits for the end of that turn.
+        // The idle connection may be closed before the next session learns of the stop, so the test waits for the end
+        // of that loop iteration.
         await site.Server.Engine.GetLoop(0).PostAsync(static () => { }).AsTask().WaitAsync(_patience);
         go.SetResult();
         using MemoryStream answer = new();

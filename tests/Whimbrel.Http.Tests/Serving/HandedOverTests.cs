@@ -2,7 +2,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// Routes on a connection that another server accepted and another session looked at first.
+// Routes on a connection that another server accepted and another session read from first.
 public sealed class HandedOverTests
 {
     private sealed class Door(HttpServer web) : Session

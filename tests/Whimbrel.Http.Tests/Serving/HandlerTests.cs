@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// Handlers that are awaited, answers that come in pieces, and what goes wrong in them.
+// Async handlers, responses in pieces, and errors in handlers.
 public sealed partial class HandlerTests
 {
     internal sealed record Point(int X, string Name);
@@ -36,7 +36,7 @@ public sealed partial class HandlerTests
             Thread other = new(() => response.Text("other"));
             other.Start();
             other.Join();
-            return default; // complete at once, and its bytes are still on their way
+            return default; // complete at once, and its bytes are not sent yet
         });
         web.Server.Get("/fast", static (_, response) => response.Text("fast"));
         TestPeer peer = web.Connect();
@@ -92,7 +92,7 @@ public sealed partial class HandlerTests
         Assert.Equal(1, web.Server.ReadCounters().UserExceptions);
         Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
         Assert.StartsWith($"The handler of GET {path} of HttpSession", notice.Message, StringComparison.Ordinal);
-        // Nobody writes the session of a route.
+        // The session of a route is not written by the user, so the message does not name it.
         Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
         Assert.EndsWith("mine. The client gets 500. HttpServer.OnError takes a hook that gets request and exception.", notice.Message, StringComparison.Ordinal);
         Assert.IsType<InvalidOperationException>(notice.Exception);
@@ -251,7 +251,8 @@ public sealed partial class HandlerTests
     [InlineData(false, true)]
     public void Pieces_of_any_size_leave_in_their_order_also_those_that_are_not_copied(bool hasLength, bool isOld)
     {
-        // Around the 16 KiB of the buffer, and the 128 KiB that one send has at most; small ones between fill the buffer to its last bytes.
+        // Sizes around the 16 KiB buffer and the 128 KiB maximum of one send; small ones in between fill the buffer to
+        // its last bytes.
         int[] sizes = [1, 16_384, 16_383, 131_072, 131_073, 5000, 16_376, 400_000, 0, 16_361, 20_000, 16_362, 20_000, 16_363, 20_000, 16_370, 1, 20_000, 16_383, 2];
         byte[] body = new byte[sizes.Sum()];
         for (int i = 0; i < body.Length; i++) body[i] = (byte)('!' + i * 31 % 90);
@@ -264,7 +265,7 @@ public sealed partial class HandlerTests
             {
                 byte[] piece = body.AsSpan(at, size).ToArray();
                 await response.WriteAsync(piece, stop);
-                piece.AsSpan().Fill((byte)'?'); // it is the writer's again
+                piece.AsSpan().Fill((byte)'?'); // the writer may reuse it
                 at += size;
                 if (size == 131_073) await response.FlushAsync(stop);
             }
@@ -345,7 +346,8 @@ public sealed partial class HandlerTests
         TestPeer peer = web.Connect();
         peer.IsReading = false;
         peer.Send(Web.Get("/"));
-        // A flush whose bytes are queued is done when its token is cancelled. The one that finds the queue full is given up.
+        // A flush whose bytes are queued is complete when its token is cancelled. A flush that finds the queue full is
+        // abandoned.
         for (int i = 0; i < 1000 && givenUp == 0; i++)
         {
             patience!.Cancel();
@@ -525,7 +527,7 @@ public sealed partial class HandlerTests
         peer.Send(Web.Post("/", new string('x', 5_000_000)));
         Assert.True(peer.BytesUnsent > 4_000_000);
         Assert.True(peer.IsPaused);
-        peer.OnLoop(go.SetResult); // on the loop, where its reads go on
+        peer.OnLoop(go.SetResult); // on the loop, where its reads resume
         Assert.Equal(["200 5000000"], Web.Answers(peer));
         Assert.Equal(0, web.Counters.PipelinePauses);
     }
@@ -574,7 +576,7 @@ public sealed partial class HandlerTests
         TestPeer peer = web.Connect();
         peer.Send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
         Assert.Equal("", peer.ReceiveText());
-        peer.OnLoop(go.SetResult); // on the loop, where its reads go on
+        peer.OnLoop(go.SetResult); // on the loop, where its reads resume
         Assert.Equal("HTTP/1.1 100 Continue\r\n\r\n", peer.ReceiveText());
         peer.Send("body");
         Assert.Equal(["200 body"], Web.Answers(peer));
@@ -603,14 +605,15 @@ public sealed partial class HandlerTests
         Assert.Equal("HTTP/1.1 100 Continue\r\n\r\n", peer.ReceiveText());
         peer.Send("123");
         Assert.Equal("", peer.ReceiveText());
-        peer.OnLoop(go.SetResult); // on the loop, where its reads go on
+        peer.OnLoop(go.SetResult); // on the loop, where its reads resume
         Assert.Equal("", peer.ReceiveText());
         peer.Send("45678" + Web.Post("/", "abcdefgh"));
         Assert.Equal(["200 12345678", "200 abcdefgh"], Web.Answers(peer));
     }
 
-    // The loop may look at a body in the moment in which its handler, on another thread, begins the next read: what it then took for that read's, of
-    // no length, was the end of the body. LargeBodyTests meets that moment by their number.
+    // The loop may examine a body at the moment at which its handler, on another thread, starts the next read. A
+    // zero-length read taken at that moment was once mistaken for the end of the body. LargeBodyTests hits that moment
+    // by the number of its reads.
     [Fact]
     public void Between_two_reads_of_a_body_nothing_is_there_for_the_next_one()
     {
@@ -629,7 +632,7 @@ public sealed partial class HandlerTests
         TestPeer peer = web.Connect();
         peer.Send(Web.Post("/", "12345678"));
         Assert.Equal((false, false), (body!.IsWaiting, body.HasSome));
-        peer.OnLoop(go.SetResult); // on the loop, where its reads go on
+        peer.OnLoop(go.SetResult); // on the loop, where its reads resume
         Assert.Equal(["200 12345678"], Web.Answers(peer));
         Assert.False(body.HasSome);
     }
@@ -668,13 +671,13 @@ public sealed partial class HandlerTests
             byte[] piece = new byte[10];
             await request.Body.ReadExactlyAsync(piece, stop);
             await response.WriteAsync(piece, stop);
-            await response.FlushAsync(stop); // whether it reads on nobody knows yet
+            await response.FlushAsync(stop); // it is not known yet whether the handler reads more
         });
         web.Server.Post("/whole", static async (request, response, stop) =>
         {
             byte[] piece = new byte[10];
             await request.Body.ReadExactlyAsync(piece, stop);
-            response.Bytes(piece); // it has had what it wanted
+            response.Bytes(piece); // the handler has read what it wanted
         });
         foreach ((string path, string said) in ((string, string)[])[("/", ""), ("/whole", isKept ? "" : "close")])
         {
@@ -830,7 +833,7 @@ public sealed partial class HandlerTests
         TestPeer first = web.Connect(), second = web.Connect();
         first.Send(Web.Get("/ws", "Connection: Upgrade\r\nUpgrade: echo\r\n") + "behind");
         Assert.EndsWith("\r\n\r\nbehind", first.ReceiveText(), StringComparison.Ordinal);
-        // What the handler's end is waited for with is not what others are served with, neither before it nor behind it.
+        // Waiting for the end of this handler must not affect how other connections are served, before or after it.
         second.Send(Web.Get("/a") + Web.Get("/b"));
         Assert.Equal(["200 a", "200 b"], Web.Answers(second));
         goesOn.SetResult();

@@ -5,8 +5,9 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// Late answers from tasks, from timers and from the handlers of other requests, while their exchanges serve one request after another: each client must get its own answer and nothing else. 1,000,000 requests in
-// all with WHIMBREL_DEEP=1.
+// Late responses from tasks, timers and handlers of other requests, while their exchanges serve one request after
+// another: each client must receive its own response and nothing else. 1,000,000 requests in total with
+// WHIMBREL_DEEP=1.
 public sealed class LateStormTests
 {
     private const int Connections = 16;
@@ -59,7 +60,7 @@ public sealed class LateStormTests
 
         internal int Count() => Interlocked.Increment(ref _count);
 
-        // Answers at once or not at all, and leaves its objects to somebody who uses them later.
+        // Responds immediately or not at all, and keeps its objects for later use by other code.
         internal void Handle(HttpRequest request, HttpResponse response)
         {
             string token = request.Route["token"];
@@ -78,7 +79,7 @@ public sealed class LateStormTests
                         timer!.Dispose();
                         Interlocked.Decrement(ref _pending);
                     });
-                    _timers[number] = timer; // one that nobody holds is collected
+                    _timers[number] = timer; // an unreferenced timer is collected
                     timer.Change(number % 3, Timeout.Infinite);
                     break;
                 default:
@@ -87,7 +88,7 @@ public sealed class LateStormTests
                     break;
             }
 
-            if (number % 3 != 0) return; // 204, or what a task says in time
+            if (number % 3 != 0) return; // 204, or the response of a task if it is in time
             try
             {
                 response.Add("X-Token", token);
@@ -127,7 +128,7 @@ public sealed class LateStormTests
             }
             catch (IOException)
             {
-                // An answer in pieces whose handler has ended meanwhile: its connection was aborted.
+                // A streamed response whose handler has ended meanwhile: its connection was aborted.
             }
             catch (Exception e)
             {
@@ -171,7 +172,7 @@ public sealed class LateStormTests
                 }
                 catch (SocketException)
                 {
-                    // Aborted, because a late write was under way at the end of its handler.
+                    // Aborted, because a late write was in progress when its handler ended.
                 }
 
                 socket.Dispose();

@@ -5,7 +5,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// A request, its response and all that hangs on them end with their exchange. What uses them later gets an exception, and the next request of the connection nothing of it.
+// A request, its response and everything attached to them end with their exchange. Later use throws, and does not
+// affect the next request of the connection.
 public sealed class LateUseTests
 {
     private const BindingFlags Public = BindingFlags.Public | BindingFlags.Instance | BindingFlags.DeclaredOnly;
@@ -111,7 +112,8 @@ public sealed class LateUseTests
             web.Server.Post("/{name}", Keep);
         }
 
-        // Another request of the same connection, which has the objects of the first one: the late uses happen inside of its handler, too.
+        // Another request of the same connection reuses the objects of the first one; the late uses also happen inside
+        // its handler.
         web.Server.Post("/", (request, response) =>
         {
             UseAll();
@@ -192,7 +194,7 @@ public sealed class LateUseTests
 
         protected override void OnRequest(HttpRequest request)
         {
-            Response.Status = 201; // by reference, so that this compiles
+            Response.Status = 201; // by reference, because otherwise it does not compile
             Kept = Response;
         }
     }
@@ -222,7 +224,7 @@ public sealed class LateUseTests
         web.Server.Get("/", async (_, response) =>
         {
             await response.FlushAsync();
-            ValueTask first = response.WriteAsync(new byte[4_000_000]); // more than a connection queues
+            ValueTask first = response.WriteAsync(new byte[4_000_000]); // more than the send queue holds
             thrown = await Record.ExceptionAsync(async () => await response.WriteAsync("x"u8.ToArray()));
             await first;
         });

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// Each limit from just below and just above, with its status and its counter. Time is virtual.
+// Each limit just below and just above, with its status and its counter. Time is virtual.
 public sealed class LimitTests
 {
     private static readonly TimeSpan _moment = TimeSpan.FromMilliseconds(1);
@@ -336,7 +336,7 @@ public sealed class LimitTests
         late.Send(Web.Get("/late?a"));
         web.Network.Advance(TimeSpan.FromSeconds(32));
         Assert.Equal((false, 1), (late.IsConnected, web.Counters.SendTimeouts));
-        // What the reset one works with is no other's meanwhile, nor when it has ended.
+        // The state of the reset connection is not reused while it is in use, nor after it has ended.
         for (int i = 0; i < 3; i++)
         {
             other.Send(Web.Get("/", "X-Secret: b\r\n"));
@@ -366,7 +366,7 @@ public sealed class LimitTests
             if (slow.IsConnected) lasted = second;
         }
 
-        // It lacks 50 bytes for each second, and the grace has 5,000 of them.
+        // The rate is 50 bytes per second too low, and the grace is 5,000 bytes.
         Assert.InRange(lasted, 95, 105);
         Assert.True(slow.IsReset);
         Assert.True(good.IsConnected);

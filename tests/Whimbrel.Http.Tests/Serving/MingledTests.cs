@@ -5,8 +5,9 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// What a request needs is used for one request after another, of whatever connection (ServerExchange). Clients that end in every way there is, at once, and handlers that go on behind them: nobody may see a byte
-// of another. Each request carries a token of its own, in the path, in a field and in its body.
+// The state of a request is reused for other requests, of any connection (ServerExchange). Clients end in every
+// possible way, and handlers continue after that: no request may see a byte of another. Each request carries a unique
+// token in its path, in a field and in its body.
 public sealed class MingledTests
 {
     private const int Clients = 12;
@@ -79,7 +80,7 @@ public sealed class MingledTests
             await Task.Yield();
             throw new InvalidDataException(token);
         }));
-        // Its peer goes away, or takes nothing, while it works, and it goes on behind that.
+        // Its peer disconnects, or stops reading, while the handler runs; the handler continues afterwards.
         server.Get("/gone/{token}", async (request, response, stop) =>
         {
             count(1);
@@ -115,7 +116,7 @@ public sealed class MingledTests
             count(-1);
         });
 
-        // What is seen at the end is what was seen at the beginning.
+        // The state at the end must equal the state at the beginning.
         Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> Work(Func<string, HttpRequest, HttpResponse, ValueTask> work) => async (request, response, _) =>
         {
             count(1);
@@ -138,7 +139,7 @@ public sealed class MingledTests
 
     // ------------------------------------------------------------------ the clients
 
-    /// <summary>One connection. Null when all was as it should be.</summary>
+    /// <summary>Runs one connection. Returns null if everything was as expected.</summary>
     private static async Task<string?> Ask(EndPoint server, Random random, string connection)
     {
         using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveBufferSize = 16 * 1024 };
@@ -157,7 +158,7 @@ public sealed class MingledTests
                 _ => "",
             } + "\r\n";
             string body = path switch { "kept" => token, "stream" => $"1\r\n{token[0]}\r\n{token.Length - 1:x}\r\n{token[1..]}\r\n0\r\n\r\n", _ => "" };
-            // In two pieces, so that others come between them.
+            // In two pieces, so that other connections are served between them.
             byte[] message = Encoding.ASCII.GetBytes(head + body);
             int cut = random.Next(message.Length);
             await socket.SendAsync(message.AsMemory(0, cut));
@@ -189,7 +190,8 @@ public sealed class MingledTests
         return null;
     }
 
-    /// <summary>The field is there once when it was asked for, with this token, and else not at all.</summary>
+    /// <summary>The field is present exactly once, with this token, if it was requested; otherwise it is
+    /// absent.</summary>
     private static bool IsOwn(string answer, string token, bool isField) => answer.Split("X-Token: ") is var parts && (isField ? parts.Length == 2 && parts[1].StartsWith(token + "\r\n", StringComparison.Ordinal) : parts.Length == 1);
 
     private static async Task<string> Read(Socket socket, string token, Func<string, string, bool> isWhole)
@@ -206,7 +208,8 @@ public sealed class MingledTests
             }
             catch (Exception e) when (e is SocketException or OperationCanceledException)
             {
-                // Not what ends an answer that the peer reads to its end: who would know that it came too late?
+                // A response that is delimited by the end of the connection must not end this way: the peer could not
+                // detect the truncation.
                 if (e is OperationCanceledException) throw new TimeoutException($"{token} waited for more than '{text}'");
                 return $"{text} [{e.Message}]";
             }

@@ -6,7 +6,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// What a server answers to good requests and to bad ones.
+// Responses of a server to valid and invalid requests.
 public sealed class RequestTests
 {
     private static Web Echoing(HttpOptions? options = null)
@@ -107,7 +107,7 @@ public sealed class RequestTests
             }
             catch (IOException)
             {
-                // It was refused at its first half.
+                // It was rejected at its first half.
             }
 
             List<Answer> answers = Web.Read(peer.Receive(), true);
@@ -300,7 +300,8 @@ public sealed class RequestTests
         Assert.False(peer.IsReset);
     }
 
-    // RFC 9112, 9.6: who asks for the end of the connection sends nothing more. Everybody else is waited for, so that what they still send is no reason for a reset.
+    // RFC 9112, 9.6: a client that requests the close sends nothing more. For all other clients the server waits for
+    // the end, so that late data does not cause a reset.
     [Theory]
     [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false)]
     [InlineData("GET /hello/x HTTP/1.0\r\n\r\n", false)]
@@ -316,7 +317,7 @@ public sealed class RequestTests
         web.Server.Get("/hello/x", static (_, response) => response.Text("Hello x"));
         web.Server.Post("/echo", static (asked, response) => response.Bytes(asked.BodyBytes));
         TestPeer peer = web.Connect();
-        // Who has not read the end does not answer it.
+        // A peer that has not read the FIN does not respond to it.
         peer.IsReading = false;
         peer.Send(request);
         Assert.Equal(isWaitedFor ? 1 : 0, web.Server.SessionCount);

@@ -7,12 +7,12 @@ using Whimbrel.Http.Tests.Asking;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// The example, in front of a server of ours and of scripted ones.
+// The reverse proxy example, with one of our servers and with scripted ones as target.
 public sealed class ReverseProxyTests
 {
     private static readonly TimeSpan _patience = EngineSite.Patience;
 
-    /// <summary>The proxy in front of a target.</summary>
+    /// <summary>The proxy with its target.</summary>
     private sealed class Rig : IAsyncDisposable
     {
         private readonly HttpPool _pool = new(ReverseProxy.Habits);
@@ -29,7 +29,7 @@ public sealed class ReverseProxyTests
             return new NetworkStream(socket, ownsSocket: true);
         }
 
-        /// <summary>All that comes back.</summary>
+        /// <summary>Everything that the proxy sends back.</summary>
         internal async Task<byte[]> AskAsync(string request)
         {
             await using Stream stream = await DialAsync();
@@ -123,7 +123,7 @@ public sealed class ReverseProxyTests
         Assert.Equal(0, await stream.ReadAsync(got).AsTask().WaitAsync(_patience));
     }
 
-    /// <summary>What a counter has come to when it moves no more.</summary>
+    /// <summary>Value of a counter when it no longer changes.</summary>
     private static async Task<long> StandstillOfAsync(Func<long> counter)
     {
         long last = -1;
@@ -132,7 +132,7 @@ public sealed class ReverseProxyTests
             long now = counter();
             same = now == last && now > 0 ? same + 1 : 0;
             last = now;
-            await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because that nothing happens has no event
+            await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because the absence of an event has no event
         }
 
         return last;
@@ -257,6 +257,6 @@ public sealed class ReverseProxyTests
         byte[] room = new byte[1000];
         while (!text.ToString().EndsWith("half", StringComparison.Ordinal)) text.Append(Encoding.ASCII.GetString(room, 0, await stream.ReadAsync(room).AsTask().WaitAsync(_patience)));
         seen.SetResult();
-        await Assert.ThrowsAsync<IOException>(() => stream.ReadAsync(room).AsTask().WaitAsync(_patience)); // a reset, so that half of it does not look whole
+        await Assert.ThrowsAsync<IOException>(() => stream.ReadAsync(room).AsTask().WaitAsync(_patience)); // a reset, so that the truncated response does not look complete
     }
 }

@@ -2,7 +2,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// The forms that a handler may have, and methods that have one.
+// The permitted signatures of handlers, and methods that have one.
 public sealed class RouteFormTests
 {
     private static void Sync(HttpRequest request, HttpResponse response) => response.Text("answer");

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// What names of patterns take from paths, and patterns that could take nothing.
+// Values that route patterns capture from paths, and patterns that can never match.
 public sealed class RouteValueTests
 {
     private static string Ask(string pattern, string path)
@@ -175,7 +175,7 @@ public sealed class RouteValueTests
         {
             message = Assert.Throws<InvalidOperationException>(() => request.BodyBytes.Length).Message;
             ReadOnlyMemory<byte> body = await request.ReadBodyAsync();
-            // Behind it, as in a handler behind a filter that has read it, it is there in each form.
+            // The body is available in each form, as in a handler after a filter that has read it.
             ReadOnlyMemory<byte> again = await request.ReadBodyAsync();
             using StreamReader reader = new(request.Body);
             response.Text($"{Encoding.ASCII.GetString(body.Span)} {Encoding.ASCII.GetString(again.Span)} {Encoding.ASCII.GetString(request.BodyBytes)} {await reader.ReadToEndAsync()}");

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// A session of one's own: answers on the loop, later, and from other threads.
+// A custom session: responses on the loop, later, and from other threads.
 public sealed class SessionTests
 {
     private sealed class Api : HttpSession
@@ -52,7 +52,7 @@ public sealed class SessionTests
         Late session = (Late)peer.Session;
         peer.Send(Web.Post("/", "abc") + Web.Get("/second"));
         Assert.Equal("abc", Encoding.ASCII.GetString(session.Request.BodyBytes));
-        session.Answer.Text("first"); // here, and not on the loop
+        session.Answer.Text("first"); // on this thread, not on the loop
         Assert.Equal(["200 first"], Web.Answers(peer));
         Assert.Equal("/second", Encoding.ASCII.GetString(session.Request.Path));
         peer.OnLoop(() => session.Answer.Text("second"));

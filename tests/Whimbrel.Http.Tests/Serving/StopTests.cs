@@ -2,7 +2,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-// A server that stops while an answer is on its way.
+// A server that stops while a response is in progress.
 public sealed class StopTests
 {
     [Fact]
@@ -12,7 +12,7 @@ public sealed class StopTests
         TaskCompletionSource go = new();
         web.Server.Get("/", async (_, response, stop) =>
         {
-            await response.FlushAsync(stop); // says nothing of a close
+            await response.FlushAsync(stop); // does not announce the close
             await go.Task;
         });
         TestPeer peer = web.Connect();
@@ -36,7 +36,7 @@ public sealed class StopTests
         TestPeer peer = web.Connect(), silent = web.Connect();
         peer.Send(Web.Get("/"));
         Assert.Equal(["200 good"], Web.Answers(peer));
-        peer.IsReading = silent.IsReading = false; // such a client looks at its connection when it has another request
+        peer.IsReading = silent.IsReading = false; // such a client notices the close when it sends its next request
         Task<StopReport> stopping = web.Server.StopAsync(TimeSpan.FromSeconds(30)).AsTask();
         web.Network.Run();
         Assert.True(stopping.IsCompleted);

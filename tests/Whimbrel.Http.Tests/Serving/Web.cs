@@ -5,7 +5,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
 
-/// <summary>A server on a memory network, and what peers get from it.</summary>
+/// <summary>A server on a memory network, and helpers that parse its responses.</summary>
 internal sealed class Web : IDisposable
 {
     internal const string Host = "Host: a\r\n";
@@ -34,14 +34,14 @@ internal sealed class Web : IDisposable
     /// <summary>A request with one.</summary>
     internal static string Post(string path, string body, string fields = "") => $"POST {path} HTTP/1.1\r\n{Host}{fields}Content-Length: {body.Length}\r\n\r\n{body}";
 
-    /// <summary>The answers that have come, as <c>status body</c>, and nothing else.</summary>
+    /// <summary>The responses received so far, as <c>status body</c>. Fails on anything else.</summary>
     internal static string[] Answers(TestPeer peer) => [.. Read(peer).Select(a => $"{a.Status} {a.Body}")];
 
     internal static Answer One(TestPeer peer) => Assert.Single(Read(peer));
 
     internal static List<Answer> Read(TestPeer peer) => Read(peer.Receive(), peer.IsSessionFinished);
 
-    /// <summary>All answers in some bytes; throws for what is none.</summary>
+    /// <summary>All responses in some bytes. Throws for anything else.</summary>
     internal static List<Answer> Read(ReadOnlySpan<byte> bytes, bool isFinished, Func<int, bool>? isHead = null)
     {
         List<Answer> answers = [];
@@ -49,7 +49,7 @@ internal sealed class Web : IDisposable
         {
             HttpReader head = new();
             head.BeginResponse(HttpReaderLimits.Default, isHead?.Invoke(answers.Count) ?? false);
-            // No message for what is well: a text of all that follows, for each of thousands of answers, takes seconds.
+            // The message is built only on failure: building it for each of thousands of responses takes seconds.
             if (head.Read(bytes) != HttpReading.Done) Assert.Fail($"{head.Rule}: {Encoding.Latin1.GetString(bytes)}");
             Dictionary<string, string> fields = new(StringComparer.OrdinalIgnoreCase);
             for (int i = 0; i < head.Count; i++) fields[Encoding.Latin1.GetString(bytes.Slice(head[i].NameStart, head[i].NameLength))] = Encoding.Latin1.GetString(bytes.Slice(head[i].ValueStart, head[i].ValueLength));

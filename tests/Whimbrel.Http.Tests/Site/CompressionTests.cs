@@ -9,7 +9,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Site;
 
-// Answers that are compressed as they are made.
+// Responses that are compressed while they are generated.
 public sealed class CompressionTests
 {
     private const string Takes = "Accept-Encoding: gzip, br\r\n";
@@ -58,7 +58,7 @@ public sealed class CompressionTests
         return Web.One(peer);
     }
 
-    /// <summary>For an answer that is made on the thread pool.</summary>
+    /// <summary>Waits for a response that is generated on the thread pool.</summary>
     private static Answer Await(Web web, string path, string fields = Takes)
     {
         TestPeer peer = web.Connect();
@@ -200,7 +200,8 @@ public sealed class CompressionTests
         }
 
         Assert.Equal((304, "\"v1\""), (Ask(web, "/tagged", "If-None-Match: W/\"v1\"\r\n").Status, Ask(web, "/tagged", "If-None-Match: W/\"v1\"\r\n")["ETag"]));
-        Assert.Equal(412, Ask(web, "/tagged", $"{Takes}If-Match: W/\"v1\"\r\n").Status); // alike is not enough there
+        // A weak match is not enough here.
+        Assert.Equal(412, Ask(web, "/tagged", $"{Takes}If-Match: W/\"v1\"\r\n").Status);
     }
 
     [Fact]
@@ -209,7 +210,7 @@ public sealed class CompressionTests
         using Web web = NewWeb();
         Answer part = Ask(web, "/tagged", $"{Takes}Range: bytes=5-9\r\n");
         Assert.Equal((206, _text[5..10], "", "\"v1\""), (part.Status, part.Body, part["Content-Encoding"], part["ETag"]));
-        // The tag of the compressed body names no bytes, so nothing can be put behind what the client has.
+        // The tag of the compressed body does not identify bytes, so a range cannot be appended to what the client has.
         Answer whole = Ask(web, "/tagged", $"{Takes}Range: bytes=5-9\r\nIf-Range: W/\"v1\"\r\n");
         Assert.Equal((200, "br", _text), (whole.Status, whole["Content-Encoding"], Plain(whole)));
     }
@@ -269,7 +270,7 @@ public sealed class CompressionTests
             Answer answer = Assert.Single(Web.Read(bytes.ToArray(), false));
             Assert.Equal((coding, "text/event-stream", false), (answer["Content-Encoding"], answer["Content-Type"], answer.IsWhole));
             byte[] room = new byte[1000];
-            // What is there is read, and not more: the stream has no end yet.
+            // Reads only the available bytes, because the stream has not ended yet.
             await using Stream plain = Inflater(new MemoryStream(Encoding.Latin1.GetBytes(answer.Body)), coding);
             int length = await plain.ReadAtLeastAsync(room, expected.Length, throwOnEndOfStream: false);
             Assert.Equal(expected, Encoding.ASCII.GetString(room, 0, length));
@@ -492,7 +493,8 @@ public sealed class CompressionTests
         Assert.Equal(0, options.Compression.Streams);
     }
 
-    // A large piece is compressed on the pool. When that was done before the loop had looked, the loop went on at once, and what it sent came in front of the piece.
+    // A large piece is compressed on the pool. If that was complete before the loop checked, the loop continued
+    // immediately and sent the following piece before the large one.
     [Theory, MemberData(nameof(Kinds))]
     public async Task What_a_handler_sends_behind_a_large_piece_stays_behind_it(EngineKind kind, bool isTls, Scheduling scheduling)
     {
@@ -502,7 +504,7 @@ public sealed class CompressionTests
         {
             response.Add("Content-Type", "text/plain");
             ValueTask writing = response.WriteAsync(Encoding.ASCII.GetBytes(_large, 0, large), stop);
-            // The thread stands still, as it may on a busy machine.
+            // The thread is delayed, as it may be on a busy machine.
             SpinWait.SpinUntil(() => writing.IsCompleted, TimeSpan.FromMilliseconds(300));
             await writing;
             await response.WriteAsync(Encoding.ASCII.GetBytes(_large, large, 1_000), stop);

@@ -81,7 +81,7 @@ public sealed class CookieTests
                 }
                 catch (InvalidOperationException e) when (e.Message.StartsWith("The cookie cannot be set: ", StringComparison.Ordinal))
                 {
-                    // As it should be.
+                    // The correct order.
                 }
             }
 

@@ -33,7 +33,7 @@ public sealed class CorsTests
         foreach (Answer answer in (Answer[])[other, none]) Assert.Equal((200, "", "", "", "Origin"), (answer.Status, answer["Access-Control-Allow-Origin"], answer["Access-Control-Allow-Credentials"], answer["Access-Control-Expose-Headers"], answer["Vary"]));
         Assert.Equal("http://localhost:3000", Ask(web, Web.Get("/", "Origin: http://localhost:3000\r\n"))["Access-Control-Allow-Origin"]);
         foreach (string close in (string[])["https://app.example:443", "https://app.example.evil", "http://app.example", "https://App.example", "null", "https://app.example, https://evil"]) Assert.Equal("", Ask(web, Web.Get("/", $"Origin: {close}\r\n"))["Access-Control-Allow-Origin"]);
-        // Errors, too: a script could not see them otherwise.
+        // Errors also carry the field: otherwise a script could not read them.
         Assert.Equal((404, "https://app.example"), (Ask(web, Web.Get("/none", Ours)).Status, Ask(web, Web.Get("/none", Ours))["Access-Control-Allow-Origin"]));
         Answer failed = Ask(web, Web.Get("/bad", Ours));
         Assert.Equal((500, "https://app.example"), (failed.Status, failed["Access-Control-Allow-Origin"]));
@@ -48,7 +48,7 @@ public sealed class CorsTests
         Answer other = Ask(web, Web.Get("/", "Origin: https://evil.example\r\n" + Preflight, "OPTIONS"));
         Assert.Equal((204, "", ""), (other.Status, other["Access-Control-Allow-Origin"], other["Access-Control-Allow-Methods"]));
         Assert.Equal("", Ask(web, Web.Get("/", Ours + Preflight + "Access-Control-Request-Headers: a b\r\n", "OPTIONS"))["Access-Control-Allow-Headers"]);
-        // Without that question it is an OPTIONS like any other.
+        // Without Access-Control-Request-Method it is an ordinary OPTIONS request.
         Assert.Equal("GET, HEAD, OPTIONS", Ask(web, Web.Get("/", Ours, "OPTIONS"))["Allow"]);
         using Web narrow = Serve(new HttpCors("https://app.example") { Methods = ["PUT"], Fields = ["X-A"], MaxAge = TimeSpan.Zero });
         Answer little = Ask(narrow, Web.Get("/", Ours + Preflight + "Access-Control-Request-Headers: x-b\r\n", "OPTIONS"));

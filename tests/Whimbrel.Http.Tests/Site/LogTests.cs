@@ -11,7 +11,7 @@ public sealed partial class LogTests
 
     [GeneratedRegex("""^\S+ - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(?<rest>.*)$""")] private static partial Regex Line();
 
-    /// <summary>What stands behind the time in each line.</summary>
+    /// <summary>The text after the time in each line.</summary>
     private static string[] Lines(byte[] log) => [.. Encoding.Latin1.GetString(log).Split('\n')[..^1].Select(static l => Line().Match(l) is { Success: true } match ? match.Groups["rest"].Value : l)];
 
     [Fact]
@@ -76,7 +76,7 @@ public sealed partial class LogTests
         Assert.Matches("^GET /x{2039}\\.\\.\\. HTTP/1\\.1\" 404 \\d+ \"r{2040}\" \"(\\\\x22){510}\\.\\.\\.\"$", line);
     }
 
-    /// <summary>Takes nothing until it is let, or fails.</summary>
+    /// <summary>Accepts nothing until released, or fails.</summary>
     private sealed class SlowStream : MemoryStream
     {
         internal TaskCompletionSource Go { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -108,7 +108,7 @@ public sealed partial class LogTests
             peer.Send(Web.Get("/"));
             await kept.Waits.Task.WaitAsync(_patience);
             for (int i = 1; i < Count; i++) peer.Send(Web.Get("/"));
-            Assert.Equal(Count, Web.Answers(peer).Length); // nobody waits for it
+            Assert.Equal(Count, Web.Answers(peer).Length); // no response waits for the log
         }
 
         Assert.InRange(log.LostLines, 100, 180);

@@ -6,7 +6,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Site;
 
-/// <summary>The instruments of HTTP as a listener sees them: names, tags, and exact numbers on a simulated clock.</summary>
+/// <summary>The HTTP instruments as a MeterListener sees them: names, tags, and exact values on a simulated
+/// clock.</summary>
 public sealed class MetricsTests : IDisposable
 {
     private const string Server = "http.server.request.duration";
@@ -25,7 +26,8 @@ public sealed class MetricsTests : IDisposable
         HttpMetrics.Prepare();
         _listener.InstrumentPublished = (instrument, listener) =>
         {
-            // Of the two meters with this name it is that of this package. The last one that is made tells that all are.
+            // Two meters have this name; only the one of this package counts. Its last instrument shows that all have
+            // been published.
             if (instrument.Meter.Name != "Whimbrel" || !instrument.Name.StartsWith("http.", StringComparison.Ordinal)) return;
             lock (_seen)
             {
@@ -62,7 +64,8 @@ public sealed class MetricsTests : IDisposable
         Assert.True(_isMade.Wait(Script.Patience), "there are no instruments");
     }
 
-    /// <summary>What was told of one of them, as <c>seconds method status route error</c>, dashes for what is missing.</summary>
+    /// <summary>Measurements of an instrument, as <c>seconds method status route error</c>, dashes for missing
+    /// values.</summary>
     private string[] Told(string name)
     {
         lock (_seen)
@@ -103,7 +106,7 @@ public sealed class MetricsTests : IDisposable
         web.Network.Advance(TimeSpan.FromSeconds(1));
         peer.Receive();
         Assert.Equal(0, Sum(Active));
-        // A head takes no time of the request, its body does.
+        // Receiving the head does not count as duration of the request, receiving the body does.
         peer.Send("POST /body HTTP/1.1\r\nHo");
         web.Network.Advance(TimeSpan.FromMilliseconds(300));
         peer.Send("st: a\r\nContent-Length: 4\r\n\r\nab");
@@ -112,8 +115,8 @@ public sealed class MetricsTests : IDisposable
         peer.Send("GET /now/4 HTTP/1.0\r\n\r\n");
         TestPeer bad = web.Connect(), broken = web.Connect();
         bad.Send(Web.Get("/bad"));
-        broken.Send("GET /evil HTTP/1.1\n\n"); // no request: nobody knows what it asks for
-        web.Connect().Send(Web.Get("/now/5") + Web.Get("/now/6", verb: "TRACE")); // refused before anybody looks for a route
+        broken.Send("GET /evil HTTP/1.1\n\n"); // not a request: its method and target are unknown
+        web.Connect().Send(Web.Get("/now/5") + Web.Get("/now/6", verb: "TRACE")); // rejected before routing
         peer.Receive();
 
         Assert.Equal(
@@ -261,8 +264,8 @@ public sealed class MetricsTests : IDisposable
     {
         Asker asker = new(new HttpClientOptions { PipelineLimit = 4, HeadTimeout = TimeSpan.FromSeconds(30) });
         using TestPeer peer = TestPeer.Accept(() => asker);
-        Ask(() => asker.Ask(HttpVerb.Get)); // its head comes before anybody listens
-        Ask(() => asker.Ask(HttpVerb.Get)); // sent before
+        Ask(() => asker.Ask(HttpVerb.Get)); // its head arrives before the listener starts
+        Ask(() => asker.Ask(HttpVerb.Get)); // sent before the listener starts
         peer.Advance(TimeSpan.FromMilliseconds(10));
         peer.Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
         peer.Advance(TimeSpan.FromMilliseconds(10));
@@ -349,7 +352,7 @@ public sealed class MetricsTests : IDisposable
         Assert.Equal("ok", Encoding.ASCII.GetString((await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url)).AsTask().WaitAsync(Script.Patience)).Body));
         await noticed.Task.WaitAsync(Script.Patience);
 
-        // A busy machine has others, of a loop that is held up.
+        // On a busy machine there are other notices, about a delayed loop.
         void Noticed(Notice notice)
         {
             if (notice.Message.Contains("listener of the meter", StringComparison.Ordinal)) noticed.TrySetResult();

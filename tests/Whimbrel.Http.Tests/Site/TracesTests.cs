@@ -6,7 +6,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Site;
 
-/// <summary>The activities of requests: what they are a part of, what runs in them, and how they end.</summary>
+/// <summary>Activities of requests: their parents, their children, and their status.</summary>
 public sealed class TracesTests : IDisposable
 {
     private const string Trace = "0af7651916cd43dd8448eb211c80319c";
@@ -38,7 +38,7 @@ public sealed class TracesTests : IDisposable
         ActivitySource.AddActivityListener(_listener);
     }
 
-    /// <summary>Those that have ended: <c>name status error</c>, dashes for what is missing.</summary>
+    /// <summary>Ended activities: <c>name status error</c>, dashes for missing values.</summary>
     private string[] Told()
     {
         lock (_ended) return [.. _ended.Select(static a => $"{a.Kind} {a.DisplayName} {a.GetTagItem("http.response.status_code") ?? "-"} {a.GetTagItem("error.type") ?? "-"} {a.Status}")];
@@ -148,7 +148,7 @@ public sealed class TracesTests : IDisposable
         await Assert.ThrowsAsync<HttpClientException>(() => pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/cut")).AsTask().WaitAsync(Script.Patience));
         Assert.Equal(["Client GET 302 - Unset", "Client GET 404 404 Error", "Client GET - ConnectionLost Error"], Told());
         Assert.All(_ended, a => Assert.Equal((outer.TraceId, outer.SpanId), (a.TraceId, a.ParentSpanId)));
-        // The one that was cut off may have been sent twice, as the same part.
+        // The request whose connection was cut may have been sent twice, within the same activity.
         Assert.Equal(_ended.Select(static a => a.Id), script.Heads.Select(static h => Value(h, "traceparent")).Distinct());
         Assert.All(script.Heads, static h => Assert.Equal("a=b", Value(h, "tracestate")));
         Assert.Equal($"{script.Url}/old?*", _ended[0].GetTagItem("url.full"));
@@ -252,7 +252,7 @@ public sealed class TracesTests : IDisposable
         Asker asker = new(new HttpClientOptions { PipelineLimit = 4 });
         using TestPeer peer = TestPeer.Accept(() => asker);
         HttpClientRequest large = new(HttpVerb.Post, "http://a.test:8080/");
-        large.SetBody(new byte[700_000]); // more than half of what the send queue takes
+        large.SetBody(new byte[700_000]); // more than half of the send queue
         peer.OnLoop(() =>
         {
             Assert.Equal(SendResult.Queued, asker.Ask(large));

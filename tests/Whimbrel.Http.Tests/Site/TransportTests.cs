@@ -3,7 +3,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.Site;
 
-// What is said about TLS, over real sockets.
+// Behaviour that depends on TLS, over real sockets.
 public sealed class TransportTests
 {
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(30);

@@ -6,7 +6,7 @@ using Whimbrel.Tests;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// What a peer can do to an end with frames and compressed data: what it gets, and what that costs.
+// Attacks on a WebSocket end with frames and compressed data: the response to each, and its cost.
 public sealed class AttackTests
 {
     private const int Limit = 64 * 1024;
@@ -31,7 +31,7 @@ public sealed class AttackTests
         {
             foreach (int fragment in (int[])[bomb.Length, 1000, 60_000])
             {
-                // The frames themselves stay inside the limit, or the first one alone would be too large.
+                // The frames must stay below the limit; otherwise the first one alone would be too large.
                 byte[] sent = fragment == bomb.Length ? bomb[..60_000] : bomb;
                 using CaseLink link = Open(role, Packing());
                 long before = GC.GetAllocatedBytesForCurrentThread();
@@ -43,7 +43,7 @@ public sealed class AttackTests
 
                 Assert.Equal(["Close 1009"], Events(link, role));
                 Assert.Equal(0, link.Session.Messages);
-                Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 0, 4_000_000); // of which most is the test's own
+                Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 0, 4_000_000); // most of it by the test itself
             }
         }
     }
@@ -174,10 +174,10 @@ public sealed class AttackTests
             Send(link, role, 0x02, [1]);
             byte[] frame = new CaseFrame(0x00, [1]).Bytes(role, 7);
             byte[] many = [.. Enumerable.Repeat(frame, AtOnce).SelectMany(static f => f)];
-            link.Send(many); // whatever is made once
+            link.Send(many); // allocates what is made only once
             long before = GC.GetAllocatedBytesForCurrentThread();
             for (int i = 2 * AtOnce; i < Fragments; i += AtOnce) link.Peer.Send(many);
-            // Arrays of a message that doubles, and what the network of the tests copies.
+            // The arrays of a growing message, and the copies of the test network.
             Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 0, 40_000_000);
             link.Send([.. Enumerable.Repeat(frame, AtOnce - 2).SelectMany(static f => f)]);
             Assert.Equal(0, link.Session.Messages);
@@ -199,7 +199,7 @@ public sealed class AttackTests
     [Fact]
     public void A_message_that_was_refused_leaves_nothing_in_the_context_of_the_next_ones()
     {
-        byte[] secret = new byte[1500], common = new byte[1500]; // both together are less than what is kept of a context
+        byte[] secret = new byte[1500], common = new byte[1500]; // both together fit into the retained window
         Random random = new(7);
         random.NextBytes(secret);
         random.NextBytes(common);
@@ -225,7 +225,8 @@ public sealed class AttackTests
                 received.AddRange(peer.Receive());
             }
 
-            // A plain reader that was given what was sent, and nothing else, understands all of it: nothing points at bytes that never left.
+            // A reference decoder that received only what was sent can decode all of it: no back-reference points to
+            // bytes that were never sent.
             PlainInflate inflate = new(15, forgets: false);
             List<string> frames = PlainFrames.Read([.. received], isServer: false, long.MaxValue, mayCompress: true);
             Assert.Equal(5, sent.Count);
@@ -300,7 +301,7 @@ public sealed class AttackTests
         }
     }
 
-    // What an echo says to what it was told.
+    // The events that an echo sends back for the received ones.
     private static List<string> Expected(List<string> told)
     {
         List<string> said = [];

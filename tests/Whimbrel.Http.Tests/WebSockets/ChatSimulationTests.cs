@@ -4,8 +4,9 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// A chat on a memory network that splits, delays and resets, with clients of ours as its members. Who stays has every line that was broadcast exactly once, those
-// of each member in their order; who does not have them all has learned that the connection is lost.
+// A chat on a memory network that splits, delays and resets, with our clients as members. A member that stays connected
+// receives every broadcast line exactly once, in order per sender. A member that misses lines has been informed that
+// its connection is lost.
 public sealed class ChatSimulationTests
 {
     private const int Members = 50;
@@ -68,7 +69,7 @@ public sealed class ChatSimulationTests
         int first = Random.Shared.Next(1_000_000);
         TestContext.Current.TestOutputHelper!.WriteLine($"seeds from {first}");
         for (int seed = first; seed < first + Seeds; seed++) Play(seed, ref lost, ref stayed, ref heard);
-        // Both have happened, and a line was heard by most.
+        // Both outcomes occurred, and most lines reached most members.
         Assert.InRange(lost, Seeds / 4, Seeds * Members / 2);
         Assert.InRange(stayed, Seeds * Members / 2, Seeds * Members);
         Assert.InRange(heard, stayed * Members * LinesOfEach / 3, Seeds * Members * Members * LinesOfEach);

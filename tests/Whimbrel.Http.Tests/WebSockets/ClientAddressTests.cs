@@ -8,7 +8,7 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // Host, port, path and TLS of a client follow from its address.
 public sealed class ClientAddressTests
 {
-    // Nothing listens there, and nothing is dialled.
+    // Never connected: nothing listens there.
     private static readonly IPEndPoint _one = IPEndPoint.Parse("127.0.0.1:8080");
 
     private static WebSocketClient Make(string address, ClientOptions options) => new(address, options, static () => new WsSession());
@@ -61,7 +61,7 @@ public sealed class ClientAddressTests
         {
             byte[] first = new byte[4096];
             int count = await socket.ReceiveAsync(first, limit.Token);
-            Assert.Equal(0x16, first[0]); // a handshake of TLS, and not GET
+            Assert.Equal(0x16, first[0]); // a TLS handshake record, not GET
             Assert.Contains("inside.example", Encoding.Latin1.GetString(first, 0, count), StringComparison.Ordinal);
         }
 

@@ -7,7 +7,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// What a client makes of the answer to its request, whole and byte by byte.
+// The client's reaction to the response to its upgrade request, whole and byte by byte.
 public sealed class ClientHandshakeTests
 {
     private static (string Failure, WsSession? Session, byte[] Received) Dial(Func<string, string> answer, WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null, TimeSpan? connectTimeout = null)
@@ -89,7 +89,7 @@ public sealed class ClientHandshakeTests
     [Fact]
     public void The_nonce_is_compared_to_the_letter()
     {
-        // In base64 another case is another value.
+        // In base64, changing the case changes the value.
         (string told, _, _) = Dial(static request =>
         {
             string answer = Answer(request);
@@ -129,7 +129,7 @@ public sealed class ClientHandshakeTests
     [Fact]
     public void A_server_that_does_not_answer_is_given_up_and_one_that_goes_away_is_told()
     {
-        WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(1) }; // which is for closes
+        WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(1) }; // which applies to closing only
         TimeSpan connect = TimeSpan.FromSeconds(3);
         Assert.Equal("", Dial(static _ => "", options, wait: TimeSpan.FromSeconds(2.9), connectTimeout: connect).Failure);
         Assert.Contains("within 3 s", Dial(static _ => "HTTP/1.1 101 Swi", options, wait: TimeSpan.FromSeconds(3.1), connectTimeout: connect).Failure, StringComparison.Ordinal);

@@ -130,12 +130,12 @@ public sealed class DeflateTests
         target.Release();
     }
 
-    // Less than a message is none: to give its beginning to the user would be a loss that nobody told.
+    // Less than a complete message must be rejected: delivering its beginning would be a silent loss.
     [Theory]
     [InlineData("F248CDC9C90700", -1, "")]
     [InlineData("000500FAFF48656C6C6F00", 1, "")] // one zero is the empty message
-    [InlineData("F348CDC9C9070000", -1, "")] // without its last byte, the empty block that must follow one marked as the last
-    [InlineData("F24805000000FFFFCAC9C90700", 4, "He")] // cut in front of the tail of its first flush it is a message of two letters
+    [InlineData("F348CDC9C9070000", -1, "")] // without its last byte, which belongs to the empty block required after a final block
+    [InlineData("F24805000000FFFFCAC9C90700", 4, "He")] // cut before the tail of the first flush, it is a valid message of two letters
     public void A_message_that_was_cut_is_refused(string hex, int shorterLength, string shorter)
     {
         byte[] whole = Convert.FromHexString(hex);
@@ -154,7 +154,8 @@ public sealed class DeflateTests
         }
     }
 
-    // Each kind of block, long matches, windows: cut at any byte but the last it is refused, or it is the text so far and nothing else.
+    // All block types, long matches, windows: a message cut at any byte but the last is rejected, or yields a prefix of
+    // the text.
     [Fact]
     public void A_cut_in_any_message_is_refused_or_gives_a_beginning_of_it_that_ends_with_a_block()
     {

@@ -3,7 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-/// <summary>Feeds a reader as a session would, and writes down what comes out: messages whole, control frames, and how it ended.</summary>
+/// <summary>Feeds a frame reader as a session does, and records the result: whole messages, control frames, and the
+/// final rule.</summary>
 internal sealed class FrameDriver(WebSocketRole role, long messageLimit = long.MaxValue, bool mayCompress = false)
 {
     private readonly List<byte> _message = [];
@@ -18,7 +19,7 @@ internal sealed class FrameDriver(WebSocketRole role, long messageLimit = long.M
 
     internal WebSocketRule Rule { get; private set; }
 
-    /// <summary>Bytes fed when the rule was told: no more than needed.</summary>
+    /// <summary>Bytes fed until the rule was reported. Must not be more than needed.</summary>
     internal int FedBytes { get; private set; }
 
     internal void Feed(ReadOnlySpan<byte> bytes)

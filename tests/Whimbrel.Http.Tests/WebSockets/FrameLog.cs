@@ -4,7 +4,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-/// <summary>What a reader of frames told, in order: kept as bytes, so that millions can be compared in seconds, and shown as text.</summary>
+/// <summary>Events of a frame reader, in order. Stored as bytes so that millions can be compared in seconds; printable
+/// as text.</summary>
 internal sealed class FrameLog
 {
     private const byte CompressedBit = 0x40;
@@ -14,17 +15,18 @@ internal sealed class FrameLog
     private byte[] _bytes = new byte[128];
     private int _length;
 
-    /// <summary>A whole message, or a control frame.</summary>
+    /// <summary>Adds a whole message or a control frame.</summary>
     internal void Tell(WebSocketOpcode opcode, bool isCompressed, ReadOnlySpan<byte> payload) => Add((byte)((byte)opcode | (isCompressed ? CompressedBit : 0)), payload);
 
-    /// <summary>The end: a rule was broken.</summary>
+    /// <summary>Adds the end: a rule was violated.</summary>
     internal void Break(WebSocketRule rule) => Add(BrokenBit, [(byte)rule]);
 
     internal void Clear() => _length = 0;
 
     internal bool IsAs(FrameLog other) => _bytes.AsSpan(0, _length).SequenceEqual(other._bytes.AsSpan(0, other._length));
 
-    /// <summary>An entry each: <c>Text abc</c>, <c>Text* </c> and what is compressed, <c>! Rule</c>. Bytes are characters of Latin 1.</summary>
+    /// <summary>One entry per event: <c>Text abc</c>, <c>Text* </c> and compressed bytes, <c>! Rule</c>. Bytes are
+    /// shown as Latin 1 characters.</summary>
     internal List<string> ToList()
     {
         List<string> entries = [];

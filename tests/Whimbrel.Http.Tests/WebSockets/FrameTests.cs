@@ -4,7 +4,7 @@ using Whimbrel.Tests;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Each case is read whole, cut at every place, byte by byte, behind a good message and in front of one, at both ends of a connection.
+// Each case is read whole, cut at every place, byte by byte, after and before a valid message, in both roles.
 public sealed class FrameTests
 {
     private const long Limit = 1000;
@@ -12,7 +12,8 @@ public sealed class FrameTests
 
     private static readonly int s_runs = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 5_000_000;
 
-    /// <summary>Frames as a text: <c>FIN OPCODE payload</c>, see <see cref="Frames"/>; and what comes out.</summary>
+    /// <summary>Frames as text, <c>FIN OPCODE payload</c> (see <see cref="Frames"/>), and the expected
+    /// events.</summary>
     public static TheoryData<string, string> Cases() => new()
     {
         // data frames
@@ -37,7 +38,7 @@ public sealed class FrameTests
         { "01 a|8A p|00 b|89|80 c", "Pong p;Ping ;Text abc" },
         { "89 1|89 2|89 3", "Ping 1;Ping 2;Ping 3" },
         { "01 a|88 \\03\\E8", "Close \\03\\E8" },
-        // closes, and nothing behind them
+        // closes, and frames after them
         { "88", "Close " },
         { "88 \\03\\E8", "Close \\03\\E8" },
         { "88 \\03\\E8bye", "Close \\03\\E8bye" },
@@ -234,7 +235,8 @@ public sealed class FrameTests
         }
     }
 
-    // Small ones: what is long is in the cases above, and in the longest payloads here. Five million take some ten seconds of one cpu.
+    // Short frames only: long ones are in the cases above, and in the longest payloads here. Five million take about
+    // ten seconds of one CPU.
     [Fact]
     public void It_agrees_with_a_plain_reader_about_any_frames()
     {
@@ -319,7 +321,7 @@ public sealed class FrameTests
             }
         }
 
-        Assert.InRange(keys.Count, 795, 800); // of 800; a pair among them is no wonder in one run of 13,000
+        Assert.InRange(keys.Count, 795, 800); // of 800; one pair of equal keys is expected in one of 13,000 runs
     }
 
     // ------------------------------------------------------------------ frames as text
@@ -350,7 +352,7 @@ public sealed class FrameTests
         return [.. bytes];
     }
 
-    // Byte by byte, and not by what is under test.
+    // Written byte by byte, without the code under test.
     private static int WriteFrame(Span<byte> to, byte first, ReadOnlySpan<byte> payload, WebSocketRole reader, uint key)
     {
         byte mask = reader == WebSocketRole.Server ? (byte)128 : (byte)0;

@@ -4,7 +4,8 @@ using Whimbrel.Http.Tests.WebSockets.Cases;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// What this end must say itself, when a peer has not read and there is no room in the queue. At a client, which is not held back.
+// Frames that this end must send itself (pong, close) when the peer does not read and the send queue is full. At a
+// client, which applies no back-pressure.
 public sealed class FullQueueTests
 {
     private static CaseLink Fill(WebSocketOptions options)
@@ -18,7 +19,7 @@ public sealed class FullQueueTests
 
     private static void FillUp(CaseLink link)
     {
-        // What the wire takes leaves room for more.
+        // What the transport accepts makes room in the queue.
         for (int i = 0; i < 3; i++)
         {
             link.Peer.OnLoop(() =>
@@ -74,7 +75,7 @@ public sealed class FullQueueTests
         {
             link.Peer.Advance(TimeSpan.FromSeconds(30));
             Assert.True(link.Peer.IsConnected, $"beat {beat}");
-            // It takes what there is, and stops again behind a full queue.
+            // The peer reads what is available, then stops; the queue is full again.
             link.Peer.IsReading = true;
             link.Peer.Run();
             link.Peer.IsReading = false;

@@ -39,7 +39,7 @@ public sealed class HandshakeTests
     [InlineData("                        ", false)]
     public void A_key_is_16_bytes_in_base64(string key, bool isKey) => Assert.Equal(isKey, WebSocketHandshake.IsKey(Encoding.ASCII.GetBytes(key)));
 
-    // What a server that wants nothing itself agrees to. "-": nothing; "!": the field is malformed.
+    // Extension parameters that a server without preferences accepts. "-": none; "!": the field is malformed.
     [Theory]
     [InlineData("permessage-deflate", "permessage-deflate")]
     [InlineData("Permessage-Deflate", "permessage-deflate")]
@@ -104,7 +104,7 @@ public sealed class HandshakeTests
         Assert.Equal("permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=11; client_max_window_bits=9", Text(terms));
     }
 
-    // What a client that offered its window, and nothing else, takes for an answer.
+    // Responses that a client accepts which offered client_max_window_bits and nothing else.
     [Theory]
     [InlineData("permessage-deflate", true)]
     [InlineData("permessage-deflate; server_no_context_takeover", true)]

@@ -2,7 +2,8 @@ using Whimbrel.Http.Tests.Serving;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// The sessions of a loop share a clock (HeartBeats): nobody's beat may depend on who else is there, or leaves.
+// The sessions of a loop share one timer (HeartBeats): the heartbeat of a session must not depend on others joining or
+// leaving.
 public sealed class HeartBeatTests
 {
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(30);
@@ -51,7 +52,8 @@ public sealed class HeartBeatTests
                 {
                     (WsPeer peer, int interval, int since, int pings) = live[i];
                     pings += peer.Read().Count(static e => e == "Ping ");
-                    // The first beat finds the handshake, the next two ask, and the fourth ends it.
+                    // The first beat is during the handshake, the next two send pings, and the fourth closes the
+                    // connection.
                     int beats = (now - since) / interval;
                     Assert.True(pings == Math.Clamp(beats - 1, 0, 2), $"seed {seed}: {pings} pings {now - since} s after the handshake, a beat each {interval} s");
                     Assert.True(peer.Peer.IsConnected == beats < 4, $"seed {seed}: {now - since} s after the handshake, a beat each {interval} s");

@@ -2,7 +2,8 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Whole messages out of bytes that others have received, and frames for bytes that others send. The rules themselves are in FrameTests.
+// Whole messages from bytes that other code received, and frames for bytes that other code sends. FrameTests covers the
+// rules.
 public sealed class MessageReaderTests
 {
     private static readonly string _long = new('x', 70_000);

@@ -3,7 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-/// <summary>Reads frames as the RFC tells it, one byte at a time, with numbers that cannot overflow, and text from its beginning with each frame: slow, and short enough to be right.</summary>
+/// <summary>Reference reader of frames: one byte at a time, with big integers, and text validated from its beginning
+/// for each frame. Slow, and short enough to be verified by reading.</summary>
 internal static class PlainFrames
 {
     internal static List<string> Read(ReadOnlySpan<byte> bytes, bool isServer, long limit, bool mayCompress)
@@ -107,7 +108,7 @@ internal static class PlainFrames
         }
     }
 
-    // The grammar of RFC 3629, 4. Not whole it may end inside a character, when that can still become one.
+    // The grammar of RFC 3629, 4. Incomplete text may end inside a character that can still become valid.
     private static bool IsText(ReadOnlySpan<byte> bytes, bool isWhole)
     {
         for (int at = 0; at < bytes.Length;)

@@ -2,7 +2,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// A client with a policy: what the server or the way to it does is no last end, though this side may have done the last step; what this side wants is one.
+// A client with a reconnect policy: an end caused by the server or the network is not final, even if this side closed
+// last. An end requested by this side is final.
 public sealed class ReconnectTests
 {
     private static readonly MemoryEndPoint _here = new("here");
@@ -65,7 +66,7 @@ public sealed class ReconnectTests
 
         internal void Connect()
         {
-            // Its task goes on elsewhere, in real time: who waits for it lets virtual time run.
+            // ConnectAsync completes in real time on another thread, so waiting for it must advance virtual time.
             _ = Client.ConnectAsync();
             UntilSessions(1);
         }
@@ -87,15 +88,15 @@ public sealed class ReconnectTests
         world.Serve(new WebSocketOptions { SubProtocols = ["one"], Deflate = new WebSocketDeflate() });
         world.Connect();
         Assert.Equal(("one", true), (world.Sessions[0].SubProtocol, world.Sessions[0].IsCompressed));
-        world.StopServing(); // it says 1001, and we answer
+        world.StopServing(); // the server sends 1001, and the client responds
         Assert.Equal(WebSocketStatus.GoingAway, world.Sessions[0].CloseStatus);
-        world.Engine.RunFor(TimeSpan.FromSeconds(10)); // nobody is there
+        world.Engine.RunFor(TimeSpan.FromSeconds(10)); // no server is listening
         Assert.True(world.Client.IsReconnecting);
         Assert.Single(world.Sessions);
         world.Serve(new WebSocketOptions { SubProtocols = ["two"] });
         world.UntilSessions(2);
         Assert.Equal(("two", false), (world.Sessions[1].SubProtocol, world.Sessions[1].IsCompressed));
-        string text = new('x', 500); // which would be compressed if it were agreed on
+        string text = new('x', 500); // would be compressed if the extension had been negotiated
         world.Sessions[1].SendText(text);
         world.Engine.RunUntil(() => world.Sessions[1].Events.Contains($"text {text}"));
         Assert.StartsWith("disconnected", world.Sessions[0].Events[^1], StringComparison.Ordinal);

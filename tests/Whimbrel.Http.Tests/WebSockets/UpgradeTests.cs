@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// The request that asks for WebSocket: what is refused, and with which answer.
+// The upgrade request: what is rejected, and with which response.
 public sealed class UpgradeTests
 {
     private const string Good = "Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -70,7 +70,7 @@ public sealed class UpgradeTests
     [InlineData("", "")]
     [InlineData("Sec-WebSocket-Protocol: chat", "chat")]
     [InlineData("Sec-WebSocket-Protocol: other, chat", "chat")]
-    [InlineData("Sec-WebSocket-Protocol: chat, superchat", "superchat")] // the server likes it better
+    [InlineData("Sec-WebSocket-Protocol: chat, superchat", "superchat")] // the server prefers it
     [InlineData("Sec-WebSocket-Protocol: other\r\nSec-WebSocket-Protocol: chat", "chat")]
     [InlineData("Sec-WebSocket-Protocol: other", "")]
     [InlineData("Sec-WebSocket-Protocol: Chat", "")]

@@ -4,12 +4,12 @@ using Whimbrel.Tests;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Against an automaton that knows the table of Unicode 3-7 and nothing else, one byte at a time.
+// Compared with an automaton of Unicode table 3-7 that reads one byte at a time.
 public sealed class Utf8CheckTests
 {
     private static readonly byte[] _telling = [0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xF8, 0xFF];
 
-    /// <summary>Bytes up to the first that cannot be, or -1; and whether a character is open.</summary>
+    /// <summary>Number of bytes before the first invalid one, or -1; and whether a character is incomplete.</summary>
     private static int FirstWrong(ReadOnlySpan<byte> text, out bool isOpen)
     {
         int left = 0, low = 0x80, high = 0xBF;

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Who comes to a route of WebSocket without it: a browser that opens the address, a script, a health check.
+// Requests to a WebSocket route without an upgrade: a browser that opens the address, a script, a health check.
 public sealed class VisitorTests
 {
     private const string Handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -23,7 +23,7 @@ public sealed class VisitorTests
     [Theory]
     [InlineData("")]
     [InlineData("Connection: Upgrade\r\nUpgrade: h2c\r\n")]
-    [InlineData("Upgrade: websocket\r\n")] // without Connection it was for somebody in between
+    [InlineData("Upgrade: websocket\r\n")] // without Connection it was addressed to an intermediary
     public void They_get_the_page_or_426(string fields)
     {
         Answer page = Ask(hasPage: true, fields), refused = Ask(hasPage: false, fields);

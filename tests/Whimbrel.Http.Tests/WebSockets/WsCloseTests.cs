@@ -2,7 +2,8 @@ using Whimbrel.Http.Tests.Serving;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// A close of this side sends its frame whatever the caller knows of the session, and also where a callback of the session blocks on it.
+// A close by this side sends a close frame, whatever type the caller sees the session as, and also if a callback of the
+// session blocks on it.
 public sealed class WsCloseTests
 {
     public static TheoryData<string> Forms => ["Close", "Close(true)", "CloseAsync", "FinishSending"];
@@ -69,7 +70,8 @@ public sealed class WsCloseTests
         WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromMilliseconds(isTask ? 200 : 60_000) };
         site.Server.WebSocket("/ws", () => new WsSession((s, what) =>
         {
-            // A task is blocked on until the limit; the form that blocks is known to, and does not wait for an answer that nobody could be told.
+            // Blocking on the task waits until the limit. The blocking overload detects the callback and does not wait
+            // for a response that could not be delivered.
             if (what == callback) closed.SetResult(isTask ? s.CloseAsync((WebSocketStatus)4001).AsTask().Result : s.Close(Timeout.InfiniteTimeSpan));
         }), options);
         await site.Server.StartAsync(TestContext.Current.CancellationToken);

@@ -6,12 +6,12 @@ using Whimbrel.Http.Tests.WebSockets.Cases;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Much of it: a message that is larger than anybody's memory should be, and a room with very many members. Small without WHIMBREL_DEEP=1.
+// Large amounts: a message larger than memory, and a room with very many members. Small without WHIMBREL_DEEP=1.
 public sealed class WsDeepTests
 {
     private static readonly TimeSpan _patience = Catalogue.IsDeep ? TimeSpan.FromMinutes(5) : WsSite.Patience;
 
-    // Bytes that repeat after a prime number, so that nothing that is lost or doubled in blocks of the usual sizes goes unseen; made on the way.
+    // Bytes with a prime period, so that losing or repeating a block of a usual size is detected. Generated on demand.
     private sealed class Pattern(long length) : MemoryStream
     {
         internal const int Period = 65_521;
@@ -28,7 +28,7 @@ public sealed class WsDeepTests
             return twice;
         }
 
-        /// <summary>What stands there, of at most a period.</summary>
+        /// <summary>The bytes at an offset, at most one period.</summary>
         internal static ReadOnlySpan<byte> At(long offset, int count) => _twice.AsSpan((int)(offset % Period), count);
 
         public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
@@ -77,7 +77,8 @@ public sealed class WsDeepTests
         Assert.Equal(length, at);
         Assert.Equal(SendResult.Queued, await sending);
         Assert.InRange(most, 0, client.SendLimitBytes + 100_000);
-        // Buffers, blocks and what is made once; TLS by SslStream, or states of awaits on many threads, take some more. Nothing grows with the message.
+        // Buffers, blocks and one-time allocations; SslStream, or async states on many threads, take some more. Nothing
+        // grows with the message.
         Assert.InRange(GC.GetTotalAllocatedBytes(precise: true) - allocated, 0, 10_000_000 + (length / 20));
         client.SendText("and on");
         Assert.Equal("and on", (await client.ReceiveMessageAsync(limit.Token))!.Value.Text);

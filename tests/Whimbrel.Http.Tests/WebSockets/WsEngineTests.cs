@@ -6,7 +6,8 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// The same sessions on each engine, plain and over TLS, on the loop and on the pool: with .NET's own client and with ours.
+// The same sessions on each engine, plain and over TLS, with inline and thread-pool scheduling, with .NET's client and
+// with ours.
 public sealed class WsEngineTests
 {
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(30);
@@ -173,9 +174,9 @@ public sealed class WsEngineTests
             WebSocketSession session = await opened.Task.WaitAsync(limit.Token);
             Task sending = Task.Run(async () =>
             {
-                for (int i = 0; i < 200; i++) Assert.Equal(SendResult.Queued, await session.SendBinaryAsync(Bytes(40_000, i), limit.Token)); // more than the queue and the system hold
+                for (int i = 0; i < 200; i++) Assert.Equal(SendResult.Queued, await session.SendBinaryAsync(Bytes(40_000, i), limit.Token)); // more than the send queue and the socket buffers hold
             });
-            await Task.WhenAny(sending, Task.Delay(50, limit.Token)); // tidy: waits because a peer that reads late is what is tested; whether the sender waits by then does not matter
+            await Task.WhenAny(sending, Task.Delay(50, limit.Token)); // tidy: waits because a peer that reads late is what is tested; whether the sender is blocked by then does not matter
             for (int i = 0; i < 200; i++) Assert.True((await ReceiveAsync(socket, limit.Token)).AsSpan().SequenceEqual(Bytes(40_000, i)), $"message {i}");
             await sending;
         }

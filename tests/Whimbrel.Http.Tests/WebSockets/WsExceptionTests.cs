@@ -3,7 +3,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// An exception of any callback, or of what was posted, is told to the peer as 1011.
+// After an exception in any callback or post, the peer receives status 1011.
 public sealed class WsExceptionTests
 {
     private sealed class Throwing(string where) : WebSocketSession

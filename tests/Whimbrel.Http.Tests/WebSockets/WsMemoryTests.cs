@@ -2,17 +2,17 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// What is left of a connection while nobody says anything (design 37).
+// Memory of a connection while it is idle (design 37).
 public sealed class WsMemoryTests
 {
-    private const int MostSessionBytes = 456; // 24 of them for the one order of messages and close frame
+    private const int MostSessionBytes = 456; // 24 of them keep messages and the close frame in one order
 
     public static TheoryData<EngineKind> Kinds => [EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable];
 
     [Fact]
     public void A_session_without_compression_is_small()
     {
-        // The first one makes more than itself.
+        // The first connection also allocates what is shared.
         Make();
         long before = GC.GetAllocatedBytesForCurrentThread();
         Session made = Make();
@@ -40,7 +40,7 @@ public sealed class WsMemoryTests
         while (http!.IsAlive)
         {
             limit.Token.ThrowIfCancellationRequested();
-            // Another message lets go of what the loop's thread had in its registers.
+            // Another message releases references that the loop's thread still has in registers.
             await EchoAsync();
             GC.Collect();
         }

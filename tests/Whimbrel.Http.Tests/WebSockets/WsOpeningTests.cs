@@ -4,7 +4,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// A client that has its 101 is in the groups that OnConnected has joined.
+// When a client has its 101, the session is in the groups that OnConnected joined.
 public sealed class WsOpeningTests
 {
     public static TheoryData<EngineKind, bool, Scheduling> Kinds() => Serving.EngineTests.Kinds();
@@ -13,7 +13,7 @@ public sealed class WsOpeningTests
     {
         internal void Fence()
         {
-            // So many turns of its loop that what could leave has left.
+            // Enough iterations of the loop to send whatever could be sent.
             for (int i = 0; i < 3; i++)
             {
                 using ManualResetEventSlim done = new();
@@ -28,14 +28,14 @@ public sealed class WsOpeningTests
     [Theory, MemberData(nameof(Kinds))]
     public async Task The_101_and_all_behind_it_leave_when_OnConnected_has_returned_and_in_order(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        if (scheduling == Scheduling.Inline) return; // there the callback and the flush are on one thread, and nothing may block
+        if (scheduling == Scheduling.Inline) return; // inline, callback and flush are on one thread, and nothing may block
         await using WsSite site = new(kind, isTls, scheduling);
         SessionGroup room = new("room");
         long before = -1, sent = -1;
         site.Server.WebSocket("/ws", () => new Opening(session =>
         {
             before = session.BytesSent;
-            // From another thread, which posts what the callback has gathered; then from here.
+            // Sent from another thread, which posts what the callback has batched; then from this one.
             Task.Run(() => Assert.Equal(SendResult.Queued, session.SendText("first"))).Wait();
             session.Fence();
             room.Join(session);
@@ -55,7 +55,7 @@ public sealed class WsOpeningTests
             Assert.Equal(text, Encoding.ASCII.GetString(got, 0, result.Count));
         }
 
-        Assert.Equal(before, sent); // nothing had left
+        Assert.Equal(before, sent); // nothing was sent
     }
 
     [Theory, MemberData(nameof(Kinds))]
@@ -98,7 +98,7 @@ public sealed class WsOpeningTests
                         Assert.True(session.SentAsync().AsTask().Wait(WsSite.Patience));
                         break;
                     case "room":
-                        for (int i = 0; i < 11; i++) Assert.Equal(SendResult.Queued, session.SendBinary(new byte[100_000])); // more than the queue may hold
+                        for (int i = 0; i < 11; i++) Assert.Equal(SendResult.Queued, session.SendBinary(new byte[100_000])); // more than the send queue holds
                         break;
                 }
             }));

@@ -5,12 +5,12 @@ using Whimbrel.Http.Tests.Serving;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Messages and the close frame have one order, whichever threads they come from.
+// Messages and the close frame have one order, from whichever threads they are sent.
 public sealed class WsOrderTests
 {
     public static TheoryData<Scheduling, bool> Kinds() => new() { { Scheduling.Inline, false }, { Scheduling.Inline, true }, { Scheduling.ThreadPool, false }, { Scheduling.ThreadPool, true } };
 
-    /// <summary>A thread of the test can be stopped in the middle of a send: the message is judged, and not queued yet.</summary>
+    /// <summary>Stops a sending thread in the middle of a send: the message is accepted but not queued yet.</summary>
     private sealed class Stoppable(TaskCompletionSource<Stoppable> connected) : WebSocketSession
     {
         [ThreadStatic]
@@ -82,7 +82,7 @@ public sealed class WsOrderTests
                 await session.Failed.Task.WaitAsync(limit.Token);
             }
 
-            // What the close has posted has run by then.
+            // The post of the close has run by then.
             for (int i = 0; i < 3; i++) await session.PostAsync(static _ => { }, null);
             Assert.Equal(SendResult.Closed, session.SendText("late"));
             session.MayGoOn.Set();

@@ -5,7 +5,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-/// <summary>A client of a WebSocket route on a memory network, which writes frames as it is told and reads those it gets.</summary>
+/// <summary>A client of a WebSocket route on a memory network, which writes given frames and reads the
+/// responses.</summary>
 internal sealed class WsPeer
 {
     internal const string Key = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -32,10 +33,10 @@ internal sealed class WsPeer
     internal static string Ask(string path = "/ws", string fields = "") =>
         $"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {Key}\r\n{fields}\r\n";
 
-    /// <summary>Frames as <see cref="FrameTests.Frames"/> writes them.</summary>
+    /// <summary>Sends frames in the notation of <see cref="FrameTests.Frames"/>.</summary>
     internal void Send(string frames) => Peer.Send(FrameTests.Frames(frames, WebSocketRole.Server));
 
-    /// <summary>What has come since the last call.</summary>
+    /// <summary>Events received since the last call.</summary>
     internal string[] Read()
     {
         _driver.Feed(Peer.Receive());
@@ -45,7 +46,7 @@ internal sealed class WsPeer
     }
 }
 
-/// <summary>Writes down what it is told, and does what a test wants.</summary>
+/// <summary>Records its callbacks, and runs the action of a test for each.</summary>
 internal sealed class WsSession(Action<WsSession, string>? onEvent = null) : WebSocketSession
 {
     internal List<string> Events { get; } = [];

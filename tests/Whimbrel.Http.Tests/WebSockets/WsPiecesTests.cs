@@ -3,7 +3,7 @@ using Whimbrel.Http.Tests.Serving;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Messages that are sent in pieces, and how a WebSocket is closed by this side, in virtual time.
+// Messages sent in pieces, and closes by this side, in virtual time.
 public sealed class WsPiecesTests
 {
     private static (Web Web, WsPeer Peer, WsSession Session) Open(WebSocketOptions? options = null, Action<WsSession, string>? onEvent = null)
@@ -146,7 +146,7 @@ public sealed class WsPiecesTests
             Until(web, closing);
             Assert.Equal("disconnected LocalClose 4002", session.Events[^1]);
             Assert.Equal(4002, (int)session.CloseStatus);
-            Until(web, session.CloseAsync().AsTask()); // a second one is done at once
+            Until(web, session.CloseAsync().AsTask()); // a second close completes immediately
         }
     }
 
@@ -193,7 +193,7 @@ public sealed class WsPiecesTests
             web.Network.Run();
             Assert.Equal(SendResult.Closed, session.SendText("late"));
             Assert.Equal(["Close \x03\xE8"], peer.Read());
-            peer.Peer.Advance(TimeSpan.FromMinutes(10)); // without a limit, and nobody is asked for a sign of life
+            peer.Peer.Advance(TimeSpan.FromMinutes(10)); // no time limit, and no ping is sent
             peer.Send("81 still here|88 \\03\\E8");
             Assert.True(peer.Peer.IsSessionFinished);
             peer.Peer.Finish();
@@ -225,7 +225,7 @@ public sealed class WsPiecesTests
         task.GetAwaiter().GetResult();
     }
 
-    // What continues on the pool comes back to the network by a post.
+    // A continuation on the thread pool returns to the network by a post.
     private static void SpinUntil(Web web, Func<bool> isDone)
     {
         Assert.True(SpinWait.SpinUntil(() =>

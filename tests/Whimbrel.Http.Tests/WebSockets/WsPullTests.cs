@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// Messages that are awaited, or blocked for, on each engine, plain and over TLS, on the loop and on the pool.
+// Messages that are awaited or blocked for, on each engine, plain and over TLS, with inline and thread-pool scheduling.
 public sealed class WsPullTests
 {
     private static readonly int[] _lengths = [0, 1, 125, 126, 5000, 65535, 65536, 1_000_000, 3];
@@ -17,7 +17,7 @@ public sealed class WsPullTests
         return bytes;
     }
 
-    // Sends back whole messages that it takes in parts.
+    // Echoes whole messages that it receives in parts.
     private static async Task EchoInParts(WebSocketSession socket, CancellationToken stop)
     {
         byte[] part = new byte[10_000];
@@ -29,7 +29,8 @@ public sealed class WsPullTests
         }
     }
 
-    // What another thread sent is compressed first, and queued when the loop takes it: behind what the loop has sent meanwhile.
+    // A message from another thread is compressed first, and queued when the loop processes it: after messages that the
+    // loop has sent meanwhile.
     [Fact]
     public async Task Compressed_messages_of_two_threads_with_a_context_are_what_they_were()
     {
@@ -83,7 +84,7 @@ public sealed class WsPullTests
 
             client.FinishSending((WebSocketStatus)4001, "that was all");
             Assert.Null(await client.ReceiveMessageAsync(limit.Token));
-            Assert.Null(await client.ReceiveMessageAsync(limit.Token)); // it is told again
+            Assert.Null(await client.ReceiveMessageAsync(limit.Token)); // the end is reported again
             await client.CloseAsync(limit.Token);
             Assert.Equal((4001, "that was all"), ((int)client.CloseStatus, client.CloseText));
         }
@@ -108,7 +109,7 @@ public sealed class WsPullTests
             }
 
             wrong.TrySetResult(-1);
-        }, new WebSocketOptions { Heartbeat = TimeSpan.FromMilliseconds(100) }); // that of one who does not read must not take its peer for dead
+        }, new WebSocketOptions { Heartbeat = TimeSpan.FromMilliseconds(100) }); // a peer that does not read must not be considered dead
         using CancellationTokenSource limit = new(WsSite.Patience);
         WebSocketSession client = await site.DialAsync(null, limit.Token);
         Task sending = Task.Run(async () =>
@@ -120,7 +121,7 @@ public sealed class WsPullTests
                 Assert.Equal(SendResult.Queued, await client.SendBinaryAsync(data, limit.Token));
             }
         }, limit.Token);
-        await Task.WhenAny(sending, Task.Delay(700, limit.Token)); // tidy: waits because seven beats must pass while nobody reads
+        await Task.WhenAny(sending, Task.Delay(700, limit.Token)); // tidy: waits because seven heartbeats must pass while the client does not read
         Assert.False(sending.IsCompleted, "15 MB went to somebody who does not read");
         reads.SetResult();
         await sending;
@@ -167,7 +168,7 @@ public sealed class WsPullTests
             Task<WebSocketMessage?> receiving = client.ReceiveMessageAsync(stop.Token).AsTask();
             Assert.Throws<InvalidOperationException>(() => { _ = client.ReceiveAsync(new byte[1]); });
             client.SendText($"{i}");
-            _ = Task.Run(stop.Cancel, limit.Token); // about when the message comes
+            _ = Task.Run(stop.Cancel, limit.Token); // about when the message arrives
             WebSocketMessage? got = null;
             try
             {
@@ -225,7 +226,7 @@ public sealed class WsPullTests
         Assert.StartsWith("A message has more than 1000 bytes", await failure.Task, StringComparison.Ordinal);
     }
 
-    // The peer's mistake: it is told, and the log of this side is not for it to fill.
+    // This is the peer's error: the peer is informed by a status, and cannot fill the log of this side.
     [Fact]
     public async Task A_handler_that_a_message_above_the_limit_ends_is_not_told_of_as_one_that_threw()
     {
@@ -274,7 +275,7 @@ public sealed class WsPullTests
         first.SendText("throw");
         Assert.Null(await first.ReceiveMessageAsync(limit.Token));
         Assert.Equal(WebSocketStatus.InternalError, first.CloseStatus);
-        first.Close(); // else the stop waits as long as CloseTimeout for it
+        first.Close(); // otherwise stopping waits CloseTimeout for it
         second.SendText("stay");
         await stays.Task.WaitAsync(limit.Token);
         Task stopping = site.Server.StopAsync(WsSite.Patience).AsTask();
@@ -305,13 +306,14 @@ public sealed class WsPullTests
         Assert.Equal(CloseCause.LocalClose, (await closing.WaitAsync(WsSite.Patience, stop)).Cause);
         Assert.Equal((WebSocketStatus.Normal, WebSocketStatus.Normal), (client.CloseStatus, server.CloseStatus));
 
-        // Nobody answers this one.
+        // The peer of this session does not respond.
         WebSocketSession other = await site.DialAsync(new WebSocketOptions { CloseTimeout = TimeSpan.FromMinutes(5) }, stop);
         other.PauseReceiving();
         Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.Close(TimeSpan.FromMilliseconds(50)), stop).WaitAsync(WsSite.Patience, stop)).Cause);
     }
 
-    // What is awaited in an action of the session comes, whether it is there already or not; who blocked there would keep off what he waits for, and is told so at once, kept or not.
+    // An awaited receive in a post completes, whether or not a message is available. A blocking receive would block its
+    // own completion and throws immediately, whether or not a message is available.
     [Theory]
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Portable)]
@@ -329,11 +331,11 @@ public sealed class WsPullTests
                 string got = "";
                 await socket.PostAsync(async () =>
                 {
-                    got += (await socket.ReceiveMessageAsync(stop))!.Value.Text; // behind this call
+                    got += (await socket.ReceiveMessageAsync(stop))!.Value.Text; // after this call has returned
                     got += (await socket.ReceiveMessageAsync(stop))!.Value.Text;
                 });
                 Assert.Equal(SendResult.Queued, socket.SendText("again"));
-                WebSocketReceived first = await socket.ReceiveAsync(Memory<byte>.Empty, stop); // something is kept now
+                WebSocketReceived first = await socket.ReceiveAsync(Memory<byte>.Empty, stop); // from now on, received data is buffered
                 Assert.False(first.IsEnd);
                 await socket.PostAsync(() => RefusesToBlock(socket));
                 await socket.PostAsync(async () => got += (await socket.ReceiveMessageAsync(stop))!.Value.Text);

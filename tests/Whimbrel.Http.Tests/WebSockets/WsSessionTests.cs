@@ -2,7 +2,7 @@ using Whimbrel.Http.Tests.Serving;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// A server's session in virtual time: what frames do to it, and what its peer gets.
+// A server's session in virtual time: its callbacks for received frames, and what its peer receives.
 public sealed class WsSessionTests
 {
     private static (Web Web, WsPeer Peer, WsSession Session) Open(Action<WsSession, string>? onEvent = null, WebSocketOptions? options = null, string fields = "", string frames = "")
@@ -168,7 +168,7 @@ public sealed class WsSessionTests
         (Web web, WsPeer peer, WsSession session) = Open(options: new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
         using (web)
         {
-            peer.Peer.Advance(TimeSpan.FromSeconds(31)); // the handshake was heard
+            peer.Peer.Advance(TimeSpan.FromSeconds(31)); // the handshake counts as received data
             Assert.Empty(peer.Read());
             peer.Peer.Advance(TimeSpan.FromSeconds(30));
             Assert.Equal(["Ping "], peer.Read());
@@ -345,7 +345,7 @@ public sealed class WsSessionTests
                 if (Assert.Throws<ArgumentException>(send).Message.Contains("not UTF-8", StringComparison.Ordinal)) refused++;
             }
 
-            session.SendText("\uD800"); // half a pair is replaced
+            session.SendText("\uD800"); // an unpaired surrogate is replaced
         });
         using (web)
         {

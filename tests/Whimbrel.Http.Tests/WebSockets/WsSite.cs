@@ -5,7 +5,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-/// <summary>A server of pulled WebSockets on a real engine, and clients of it.</summary>
+/// <summary>A server of pulled WebSockets on a real engine, and its clients.</summary>
 internal sealed class WsSite : IAsyncDisposable
 {
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
@@ -27,7 +27,7 @@ internal sealed class WsSite : IAsyncDisposable
 
     internal Engine Engine { get; }
 
-    /// <summary>What the engine told its owner.</summary>
+    /// <summary>Notices of the engine.</summary>
     internal ConcurrentQueue<Notice> Notices { get; } = [];
 
     internal HttpServer Server { get; }
@@ -40,7 +40,7 @@ internal sealed class WsSite : IAsyncDisposable
         await Server.StartAsync();
     }
 
-    /// <summary>One of ours, which is pulled.</summary>
+    /// <summary>Connects one of our clients, in pull mode.</summary>
     internal async Task<WebSocketSession> DialAsync(WebSocketOptions? options, CancellationToken stop)
     {
         WebSocketClient client = new(
@@ -56,7 +56,7 @@ internal sealed class WsSite : IAsyncDisposable
         return await client.ConnectAsync(stop);
     }
 
-    /// <summary>.NET's own.</summary>
+    /// <summary>Connects .NET's client.</summary>
     internal async Task<ClientWebSocket> DialNetAsync(CancellationToken stop)
     {
         ClientWebSocket socket = new();

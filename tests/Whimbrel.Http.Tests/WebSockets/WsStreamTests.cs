@@ -5,7 +5,7 @@ using Whimbrel.Conformance;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// A WebSocket as a stream, and streams upon it.
+// A WebSocket as a stream, and streams layered on it.
 public sealed class WsStreamTests
 {
     public static TheoryData<EngineKind, bool, Scheduling> Kinds() => Serving.EngineTests.Kinds();
@@ -80,7 +80,7 @@ public sealed class WsStreamTests
         {
             await using WebSocketStream stream = new(socket);
             MemoryStream all = new();
-            await stream.CopyToAsync(all, stop); // to the peer's end
+            await stream.CopyToAsync(all, stop); // until the peer's end of stream
             for (int i = 0; i < 3; i++) await stream.WriteAsync(all.ToArray(), stop);
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
@@ -132,7 +132,7 @@ public sealed class WsStreamTests
                 socket.SendText("so far");
                 await mayEnd.Task;
                 socket.Close((WebSocketStatus)status, status == 1005 ? "" : "why");
-            }, new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(100) }); // this client answers no close
+            }, new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(100) }); // this client does not respond to a close
             using CancellationTokenSource limit = new(WsSite.Patience);
             await using WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
             byte[] got = new byte[100];
@@ -237,12 +237,13 @@ public sealed class WsStreamTests
 
     // ------------------------------------------------------------------ layers
 
-    /// <summary>Records with a key that both ends have: a counter as nonce, so that none can be lost, repeated or moved. For the test, and for the guide.</summary>
+    /// <summary>Encrypted records with a shared key and a counter as nonce, so that none can be lost, repeated or
+    /// reordered. Used by the test and by the guide.</summary>
     private sealed class Sealed(Stream below, byte[] key, byte mine, byte theirs) : Stream
     {
         private const int Tag = 16, Most = 16 * 1024;
 
-        // One for each direction: a cipher object is not for two threads, and reads and writes go on at once.
+        // One cipher object per direction: they are not thread-safe, and reads and writes are concurrent.
         private readonly AesGcm _seal = new(key, Tag), _unseal = new(key, Tag);
         private byte[] _open = [];
         private int _at;

@@ -4,7 +4,7 @@ using System.Threading.Channels;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
-// One program against .NET's abstract class, with .NET's client and with ours; the server's end is ours.
+// One program written for .NET's abstract class WebSocket, with .NET's client and with ours; the server side is ours.
 public sealed class WsViewTests
 {
     public static TheoryData<EngineKind, bool, bool> Ends()
@@ -26,7 +26,7 @@ public sealed class WsViewTests
     private static async Task<WebSocket> DialAsync(WsSite site, bool isNets, CancellationToken stop) =>
         isNets ? await site.DialNetAsync(stop) : (await site.DialAsync(null, stop)).AsWebSocket();
 
-    // What code against the class looks like: fragments in, the same fragments out, until a close frame.
+    // Typical code for the abstract class: fragments in, the same fragments out, until a close frame.
     private static async Task Echo(WebSocketSession session, CancellationToken stop)
     {
         using WebSocket socket = session.AsWebSocket();
@@ -75,11 +75,11 @@ public sealed class WsViewTests
 
         await reading;
         Assert.True(got.AsSpan().SequenceEqual(data));
-        await stream.DisposeAsync(); // says goodbye, and waits for the answer
+        await stream.DisposeAsync(); // sends a close frame, and waits for the response
         Assert.Equal(WebSocketState.Closed, socket.State);
     }
 
-    // A message that is read or written as a stream leaves the socket open for the next one.
+    // A stream for one message leaves the socket open when it ends.
     [Theory, MemberData(nameof(Ends))]
     public async Task NETs_streams_of_single_messages_go_over_it_one_after_the_other(EngineKind kind, bool isTls, bool isNets)
     {
@@ -244,7 +244,7 @@ public sealed class WsViewTests
             new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(10) });
         using CancellationTokenSource limit = new(WsSite.Patience);
         WebSocketSession session = await site.DialAsync(null, limit.Token);
-        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session that is pulled is told of its end by a receive alone
+        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session in pull mode reports its end by a receive only
         using WebSocket socket = session.AsWebSocket();
         Assert.Equal(WebSocketState.Open, socket.State);
         (byte[] got, WebSocketMessageType type) = await ReceiveAsync(socket, limit.Token);
@@ -263,7 +263,7 @@ public sealed class WsViewTests
         using CancellationTokenSource limit = new(WsSite.Patience);
         WebSocketSession session = await site.DialAsync(null, limit.Token);
         session.Abort();
-        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session that is pulled is told of its end by a receive alone
+        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session in pull mode reports its end by a receive only
         using WebSocket socket = session.AsWebSocket();
         Assert.Equal((WebSocketState.Aborted, (WebSocketCloseStatus?)null), (socket.State, socket.CloseStatus));
         System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());

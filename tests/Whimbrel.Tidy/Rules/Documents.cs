@@ -3,12 +3,13 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Tidy.Rules;
 
-// What the Markdown files promise: links that resolve, coverage that names real tests, no trace of anybody's workplace.
+// Checks of the Markdown files: links resolve, coverage names existing tests, and nothing refers to a particular
+// workplace.
 internal static partial class Documents
 {
     public const int FeatureRows = 155;
 
-    /// The rows of docs/defects.md: a letter for each library or protocol, and how many there are of it.
+    /// The rows of docs/defects.md: a letter per library or protocol, and the number of its rows.
     public static readonly IReadOnlyList<string> DefectRows =
         [.. from part in ((char Letter, int Count)[])[('N', 19), ('T', 7), ('U', 7), ('H', 10), ('W', 11), ('C', 10), ('S', 6)] from number in Enumerable.Range(1, part.Count) select $"{part.Letter}{number}"];
 
@@ -32,7 +33,7 @@ internal static partial class Documents
         }
     }
 
-    /// A table begins with a head and a line of dashes: rows behind an empty line are shown as text with bars.
+    /// A table begins with a header and a line of dashes: rows after an empty line are rendered as text with bars.
     public static IEnumerable<Finding> Tables(string path, string text)
     {
         string before = "";
@@ -46,7 +47,7 @@ internal static partial class Documents
         }
     }
 
-    /// The rows of tests/quarantine.txt: the full name of a test method and the suspected cause.
+    /// The rows of tests/quarantine.txt: full name of a test method, and the suspected cause.
     public static IEnumerable<Finding> Quarantine(string path, string text, IReadOnlySet<string> methods)
     {
         const int Most = 10;
@@ -61,7 +62,7 @@ internal static partial class Documents
         }
     }
 
-    /// The rows of docs/coverage.md: number, state and the tests named as proof.
+    /// The rows of docs/coverage.md: number, state, and the tests that prove it.
     public static IEnumerable<Finding> Coverage(string path, string text, IReadOnlySet<string> tests, Func<string, bool> fileExists)
     {
         var seen = new List<int>();
@@ -87,7 +88,8 @@ internal static partial class Documents
         if (!seen.SequenceEqual(seen.Order())) yield return new Finding(path, 0, "rows are not in order");
     }
 
-    /// The rows of docs/defects.md: the tests that show the opposite of what went wrong elsewhere, or a word why there is none.
+    /// The rows of docs/defects.md: the tests that prove the absence of a known defect, or the reason why there is
+    /// none.
     public static IEnumerable<Finding> Defects(string path, string text, IReadOnlySet<string> tests)
     {
         List<string> seen = [];
@@ -118,7 +120,7 @@ internal static partial class Documents
             foreach (Match named in SymptomPage().Matches(source.Text))
             {
                 if (!all.Contains($"docs/symptoms/{named.Groups[1].Value}")) yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value}, and docs/symptoms has no such page");
-                // Who has the tool has the pages with it, and no repository.
+                // Users of the tool have the pages in it, but not the repository.
                 var page = named.Groups[1].Value[..^3];
                 if (named.Value.StartsWith("docs/", StringComparison.Ordinal) && source.Path.StartsWith("src/", StringComparison.Ordinal) && source.Text.AsSpan(0, named.Index).EndsWith("ee ", StringComparison.Ordinal)
                     && !source.Text.AsSpan(named.Index + named.Length).StartsWith($", or: whimbrel explain {page}", StringComparison.Ordinal) && !IsComment(source, named.Index))
@@ -135,7 +137,7 @@ internal static partial class Documents
 
     public static IEnumerable<Finding> Workplace(string path, string text)
     {
-        // Put together here, so that this file does not break its own rule.
+        // Concatenated, so that this file does not violate its own rule.
         string[] traces = ["/wo" + "rk/", "/tmp/" + "wt", ".lib" + "rary/", "CE" + "O"];
         return from line in text.Split('\n').Index()
                from trace in traces

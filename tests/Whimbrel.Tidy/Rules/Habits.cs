@@ -25,13 +25,14 @@ internal static partial class Habits
         where !file.Excuses(file.LineOf(creation), "fixed port")
         select file.At(creation, $"{creation}: take port 0 and read back the bound port, or say '// tidy: fixed port because ...'");
 
-    // A build machine writes "/_/" for the folder (deterministic builds): a test that reads a file there fails on it alone.
+    // A deterministic build replaces the folder by "/_/": a test that reads a file there would fail on the build
+    // machine only.
     public static IEnumerable<Finding> CallerPaths(SourceFile file) =>
         from attribute in file.All<AttributeSyntax>()
         where attribute.Name.ToString().Split('.')[^1] is "CallerFilePath" or "CallerFilePathAttribute"
         select file.At(attribute, "[CallerFilePath] in a test: a build machine writes no folder there, look for Whimbrel.slnx from AppContext.BaseDirectory");
 
-    // A clock that people set may jump: what is timed by it lasts for ever, or ends at once.
+    // The wall clock may jump: a timeout measured with it never ends, or ends immediately.
     public static IEnumerable<Finding> WallClocks(SourceFile file) =>
         from access in file.All<MemberAccessExpressionSyntax>()
         let owner = access.Expression.ToString().Split('.')[^1]
@@ -40,8 +41,8 @@ internal static partial class Habits
         where !file.Excuses(file.LineOf(access), "wall clock")
         select file.At(access, $"{owner}.{member} jumps when somebody sets the clock: take the loop's time, or say '// tidy: wall clock because ...'");
 
-    // Each unsafe block, member or type has a comment with the word "safe": in the comment that belongs to it, up to six lines
-    // above it, or at the head of the file. A type that is unsafe for all its members may leave the words to them.
+    // Each unsafe block, member or type has a comment with the word "safe": in its own comment, up to six lines above
+    // it, or at the head of the file. A type that is unsafe for all its members may leave the comments to them.
     public static IEnumerable<Finding> UnsafeClaims(SourceFile file)
     {
         var claims = ClaimLines(file);
@@ -55,7 +56,7 @@ internal static partial class Habits
         }
     }
 
-    // A structure of fields only describes memory and does nothing with it.
+    // A struct of fields only describes memory and does nothing with it.
     private static bool IsLayout(SyntaxNode node) => node is StructDeclarationSyntax type && type.Members.All(m => m is FieldDeclarationSyntax);
 
     private static HashSet<int> ClaimLines(SourceFile file) =>

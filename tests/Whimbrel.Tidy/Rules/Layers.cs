@@ -3,8 +3,9 @@ using Microsoft.CodeAnalysis.CSharp.Syntax;
 
 namespace Whimbrel.Tidy.Rules;
 
-// Who may use whom inside the core. A type may name types of its own layer and of the layers below, never above; engines do
-// not name each other. Judged by what a name means, not by its spelling. Enums and readonly structs are vocabulary: any layer may name them.
+// The permitted dependencies inside the core. A type may use types of its own layer and of lower layers, never of upper
+// ones; engines do not use each other. Judged by symbols, not by spelling. Enums and readonly structs may be used by
+// any layer.
 internal static class Layers
 {
     private const string Core = "src/Whimbrel/";
@@ -16,8 +17,9 @@ internal static class Layers
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket", "StatusSnapshot", "Client", "SessionContext", "Arrival", "Dialler", "DialAttempt"];
 
-    // The places where the order is broken, each with its reason: files by the name of their type, and the types that they may name. Most of
-    // the first three could be untied, by residents that the loop knows as such; the others are meant so. One that nobody needs any more is a finding.
+    // Exceptions from the order, each with its reason: files by the name of their type, and the types that they may
+    // use. Most of the first three could be removed if the loop knew the residents as such; the others are intended. An
+    // unused exception is a finding.
     private static readonly (string From, string[] To, string Reason)[] _exceptions =
     [
         ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "Connector", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
@@ -68,7 +70,7 @@ internal static class Layers
 
     private static bool IsException(string from, string name) => _exceptions.Any(e => e.From == StemOf(from) && e.To.Contains(name));
 
-    /// The path without what follows the name of the type: Connections/Connection for Connections/Connection.Tls.cs.
+    /// The path without the suffix after the type's name: Connections/Connection for Connections/Connection.Tls.cs.
     private static string StemOf(string path)
     {
         int slash = path.LastIndexOf('/') + 1;

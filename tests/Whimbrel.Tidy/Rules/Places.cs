@@ -4,7 +4,7 @@ using Microsoft.CodeAnalysis.CSharp.Syntax;
 
 namespace Whimbrel.Tidy.Rules;
 
-// Things that may stand in a few named files only: questions about the platform, and calls into native code.
+// Code that is permitted in a few named files only: platform checks, and calls into native code.
 internal static class Places
 {
     public static IEnumerable<Finding> PlatformQuestions(SourceFile file)
@@ -26,8 +26,8 @@ internal static class Places
                select file.At(name, $"{name.Identifier.Text} outside Linux/: system calls have one home");
     }
 
-    // Locks, tasks and LINQ cost more than the work between a completion and the user's override; the mailbox is the one place
-    // where threads meet. An action off that path says "// tidy: allowed because ...".
+    // Locks, tasks and LINQ cost more than the work between a completion and the user's override; threads meet in the
+    // mailbox only. A cold path says "// tidy: allowed because ...".
     public static IEnumerable<Finding> HotPath(CodeModel model)
     {
         foreach (var file in model.Files)
@@ -54,7 +54,8 @@ internal static class Places
         }
     }
 
-    // Readers and writers map bytes to events and bytes, so that they can be tested at every cut and used by every session.
+    // Readers and writers map bytes to events and bytes, so that they can be tested at every cut and used by every
+    // session.
     public static IEnumerable<Finding> OnlyBytes(CodeModel model)
     {
         string[] foreign = ["Session", "Connection", "Loop", "Server", "Client", "Socket", "Task", "ValueTask", "Stream", "TimeProvider", "Stopwatch", "UtcNow", "Now", "TickCount64"];

@@ -2,7 +2,7 @@ using System.Xml.Linq;
 
 namespace Whimbrel.Tidy.Rules;
 
-// What project files may say: no packages in the core, versions in one place, internals shown to tests only.
+// Contents of project files: no packages in the core, versions in one place, internals visible to tests only.
 internal static class Projects
 {
     public static IEnumerable<Finding> CoreHasNoPackages(string path, string text) =>
@@ -14,7 +14,8 @@ internal static class Projects
     {
         if (path.StartsWith("templates/whimbrel-", StringComparison.Ordinal))
         {
-            // A project that somebody else will have carries its versions itself: ours are filled in when it is packed, others are those we build with.
+            // A project that users receive contains versions itself: ours are filled in when it is packed, the others
+            // must be those of our build.
             foreach (var element in XDocument.Parse(text).Descendants("PackageReference"))
             {
                 string name = element.Attribute("Include")!.Value, wanted = name.StartsWith("Whimbrel", StringComparison.Ordinal) ? "WHIMBREL_VERSION" : pinned.GetValueOrDefault(name) ?? "one of Directory.Packages.props";
@@ -33,7 +34,8 @@ internal static class Projects
     public static Dictionary<string, string> Pinned(string packagesProps) =>
         XDocument.Parse(packagesProps).Descendants().Where(e => e.Name.LocalName is "PackageVersion" && e.Attribute("Include") is not null).ToDictionary(e => e.Attribute("Include")!.Value, e => e.Attribute("Version")!.Value);
 
-    /// What all packages have alike, and that they run trimmed and compiled ahead of time, is said once. Only the tool, a program for the JIT, and what the compiler loads, say otherwise.
+    /// Properties common to all packages, including trimming and AOT, are set once. Only the tool, which runs on the
+    /// JIT, and what the compiler loads deviate.
     public static IEnumerable<Finding> SaidForAll(string path, string text, string common)
     {
         var all = XDocument.Parse(common).Descendants("PropertyGroup").Elements().ToDictionary(e => e.Name.LocalName, e => e.Value);
@@ -44,7 +46,7 @@ internal static class Projects
         }
     }
 
-    /// Packages built on the core use its public API; only testing, tests and bench may look inside.
+    /// Packages built on the core use its public API; only testing, tests and bench may access internals.
     public static IEnumerable<Finding> FriendsAreTests(SourceFile file) =>
         file.Root.AttributeLists.SelectMany(l => l.Attributes)
             .Where(a => a.Name.ToString().Split('.')[^1] is "InternalsVisibleTo" or "InternalsVisibleToAttribute")

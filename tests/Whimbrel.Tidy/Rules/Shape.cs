@@ -4,10 +4,10 @@ using Microsoft.CodeAnalysis.CSharp.Syntax;
 
 namespace Whimbrel.Tidy.Rules;
 
-// How types and files look: sealed unless meant for override, shallow, documented, one per file, well named.
+// Shape of types and files: sealed unless meant for override, shallow, documented, one per file, well named.
 internal static class Shape
 {
-    // Classes that a user (or an engine) derives from. Abstract classes are meant for that anyway.
+    // Classes that a user (or an engine) derives from. Abstract classes are always meant for that.
     private static readonly HashSet<string> _openForOverride = ["Server", "Client", "CallClient", "Session", "SessionGroup", "Engine", "LoopTimer", "MemoryEngine", "Completion", "HttpSession", "HttpClientSession", "WebSocketSession", "DatagramHandler"];
     private static readonly string[] _emptySuffixes = ["Manager", "Helper", "Helpers", "Util", "Utils", "Utility", "Impl"];
     private const int SmallTypeLines = 30;
@@ -28,10 +28,10 @@ internal static class Shape
         }
     }
 
-    // What the classes of the old libraries look like is given: docs/design/0039.
+    // The form of the old libraries' classes is given: docs/design/0039.
     private static bool IsOfOldApi(INamedTypeSymbol type) => type.ContainingNamespace.ToDisplayString() is "NetCoreServer" or "CSharpServer";
 
-    /// Every type and member that a user can see has a documentation comment.
+    /// Every visible type and member has a documentation comment.
     public static IEnumerable<Finding> Documented(CodeModel model)
     {
         foreach (var type in model.Types().Where(IsVisible))
@@ -62,8 +62,8 @@ internal static class Shape
         where type.Identifier.Text.EndsWith(suffix, StringComparison.Ordinal)
         select file.At(type, $"{type.Identifier.Text}: the ending '{suffix}' says nothing; name the thing (docs/glossary.md)");
 
-    // The file carries the name of its type. Beside it may stand what belongs to it and is quickly read: enums, delegates,
-    // file-local types, and structs, records or exceptions of up to 30 lines.
+    // A file is named like its type. Small related types may be in the same file: enums, delegates, file-local types,
+    // and structs, records or exceptions of up to 30 lines.
     public static IEnumerable<Finding> OneTypePerFile(SourceFile file)
     {
         var types = file.Root.DescendantNodes(n => n is CompilationUnitSyntax or BaseNamespaceDeclarationSyntax).OfType<MemberDeclarationSyntax>()

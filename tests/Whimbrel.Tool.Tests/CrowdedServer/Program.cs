@@ -5,9 +5,10 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.CrowdedServer;
 
-// A server whose process is short of descriptors: what its sessions do needs threads, and assemblies that nothing loaded before.
-// Arguments: the engine, inline or pool, how many descriptors it leaves at its start (0: all), how many of the highest it holds.
-// On stdout "listening PORT"; for each line of stdin "now SESSIONS", but at "hold" its loops stand until "go"; after SIGTERM, and a stop that drains, the counts.
+// A server in a process with few descriptors, whose sessions need threads and assemblies that are not loaded yet.
+// Arguments: the engine, inline or pool, number of descriptors left free at the start (0: all), number of the highest
+// descriptors to occupy. On stdout: "listening PORT"; for each line of stdin "now SESSIONS", except that "hold" blocks
+// the loops until "go"; after SIGTERM and a drained stop, the counters.
 internal static class Program
 {
     private const int Highest = 1 << 16;
@@ -65,7 +66,7 @@ internal static class Program
         s_goOn.Wait();
     }
 
-    // A notice for a turn that took long is true of a busy machine and about no test.
+    // A notice about a slow loop iteration depends on the machine and is ignored.
     private static void Note(Notice notice)
     {
         if (notice.Kind != NoticeKind.DescriptorLimit) return;
@@ -73,7 +74,7 @@ internal static class Program
         s_full.TrySetResult();
     }
 
-    // Files in the lowest free numbers, until so many numbers are left above.
+    // Opens files, which take the lowest free descriptors, until only this many are left.
     private static void Fill(int left)
     {
         using var file = new FileStream("/dev/null", FileMode.Open, FileAccess.Read);
@@ -84,7 +85,7 @@ internal static class Program
         }
     }
 
-    // The highest numbers, as a program has them that moves its descriptors out of the way.
+    // Occupies the highest descriptors, like a program that moves its descriptors away.
     private static FileStream? Holding(int count)
     {
         if (count == 0) return null;
@@ -113,7 +114,7 @@ internal static class Program
             _ = Task.Run(async () =>
             {
                 await s_full.Task;
-                // The text of an exception needs half a dozen assemblies.
+                // Formatting an exception loads half a dozen assemblies.
                 try
                 {
                     throw new UnreachableException();

@@ -2,12 +2,12 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tool.Tests.Tls;
 
-// A certificate, who issued it, and all of that as files for programs that want some.
+// A certificate with its issuers, and all of that as files for external programs.
 internal sealed record Identity(X509Certificate2 Certificate, X509Certificate2[] Issuers, byte[]? Bytes = null)
 {
     public X509Certificate2Collection Roots => [Certificate];
 
-    // With the intermediates, or without them as those do who forgot them.
+    // With the intermediates, or without them as on a misconfigured server.
     public TlsCertificate ToTls(bool whole = true) => TlsCertificate.From(Certificate, whole ? new X509Certificate2Collection(Issuers) : null);
 
     public string Write(TemporaryFolder folder, string name)

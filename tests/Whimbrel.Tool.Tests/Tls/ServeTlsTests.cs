@@ -9,7 +9,8 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Tool.Tests.Tls;
 
-/// <summary>The tool's servers and its client over TLS: with each other, with OpenSSL's programs and with .NET's SslStream.</summary>
+/// <summary>The tool's servers and its client over TLS: with each other, with OpenSSL's programs and with .NET's
+/// SslStream.</summary>
 public sealed partial class ServeTlsTests : IDisposable
 {
     private readonly TemporaryFolder _folder = new();
@@ -41,7 +42,7 @@ public sealed partial class ServeTlsTests : IDisposable
             Assert.Contains("server certificate refused", errors[^1], StringComparison.Ordinal);
         }
 
-        // And nobody trusts it by himself.
+        // Without --ca, the certificate is not trusted.
         (int last, _, List<string> told) = await RunningTool.Run("hello\n", "connect", "--tls", server.Address);
         Assert.Equal(1, last);
         Assert.Contains("server certificate refused", told[^1], StringComparison.Ordinal);
@@ -59,7 +60,7 @@ public sealed partial class ServeTlsTests : IDisposable
         Assert.Equal(0, code);
         Assert.Contains(errors, static line => line.Contains(", application protocol chat/1, by ", StringComparison.Ordinal));
 
-        // Without a certificate, and trusting nobody in particular, it does not get in.
+        // A client without a certificate, and a client without the CA, are rejected.
         Assert.Equal(1, (await RunningTool.Run("/quit\n", dial)).ExitCode);
         Assert.Equal(1, (await RunningTool.Run("/quit\n", "connect", $"tls://{server.Address}")).ExitCode);
     }
@@ -176,7 +177,7 @@ public sealed partial class ServeTlsTests : IDisposable
         await stream.WriteAsync("and back\n"u8.ToArray(), TestContext.Current.CancellationToken);
         Assert.Equal("and back", await client.Out.NextAsync());
         client.Input.Close();
-        Assert.Null(await lines.NextAsync()); // close_notify: a cut would throw
+        Assert.Null(await lines.NextAsync()); // close_notify: a truncation would throw
         await stream.ShutdownAsync();
         Assert.Equal(0, await client.ExitCodeAsync());
         listener.Dispose();
@@ -265,7 +266,7 @@ public sealed partial class ServeTlsTests : IDisposable
         Assert.DoesNotContain(errors, static line => line.StartsWith("   at ", StringComparison.Ordinal));
     }
 
-    // Says a line to a server by s_client, waits for it to come back, and gives all that s_client told.
+    // Sends a line to a server with s_client, waits for the echo, and returns the output of s_client.
     private static async Task<string> OpenSslTalkAsync(string line, string[] arguments)
     {
         using Process client = OtherProgram.Start("openssl", ["s_client", .. arguments]);

@@ -2,21 +2,21 @@ using System.Security.Authentication;
 
 namespace Whimbrel.Tool.Tests.Tls;
 
-// One meeting of ours and somebody else's program. Certificates by the names of TrustMaterial.
+// One handshake of our side with an external program. Certificates by the names of TrustMaterial.
 public sealed record TrustCase(string Name)
 {
-    // Who shows what.
+    // Certificates that the two sides present.
     public string Server { get; init; } = "server";
 
     public string? Client { get; init; }
 
-    // The side that shows it sends the intermediates.
+    // The presenting side sends the intermediates.
     public bool Whole { get; init; } = true;
 
-    // What the client asks for and checks.
+    // Host name that the client requests and checks.
     public string Host { get; init; } = TrustMaterial.Host;
 
-    // Whom the client, and a server that asks for certificates, trusts.
+    // Roots that the client trusts, and a server that requests certificates.
     public string Roots { get; init; } = "root";
 
     public TlsClientCertificates Asks { get; init; }
@@ -25,22 +25,22 @@ public sealed record TrustCase(string Name)
 
     public SslProtocols Protocols { get; init; }
 
-    // Of the peer, which may still have versions that ours never has.
+    // Versions of the peer, which may include ones that our side never offers.
     public SslProtocols PeerProtocols { get; init; }
 
     public string[] ServerApplications { get; init; } = [];
 
     public string[] ClientApplications { get; init; } = [];
 
-    // Only for ours.
+    // Certificate pin of our side.
     public string? Pin { get; init; }
 
     public bool? Verdict { get; init; }
 
-    // None: it must work.
+    // None: the handshake must succeed.
     public TlsFailure Failure { get; init; }
 
-    // Part of what our side says about it.
+    // Part of the message of our side.
     public string Says { get; init; } = "";
 
     public override string ToString() => Name;

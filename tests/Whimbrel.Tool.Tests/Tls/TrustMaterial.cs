@@ -4,8 +4,8 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tool.Tests.Tls;
 
-// Good certificates, and each kind of bad one, made once. What whimbrel certs makes is used where it will do; the odd ones are
-// made here, because nobody should be able to make them by the tool.
+// Valid certificates, and each kind of invalid one, created once. Those of whimbrel certs are used where possible. The
+// invalid ones are created here, because the tool must not be able to create them.
 internal static class TrustMaterial
 {
     public const string Host = "chat.example";
@@ -58,7 +58,7 @@ internal static class TrustMaterial
 
     private static CertificateAuthority Authority(string name)
     {
-        // The tool's own authorities sign no others, so the root of the intermediate is an odd one.
+        // Authorities of the tool sign no other authorities, so the root of the intermediate is created here.
         X509Certificate2 made = Odd($"CN={name}", issuer: null, isAuthority: true);
         return CertificateAuthority.Load(made.ExportCertificatePem(), CertificateKey.PemOf(made, null), null);
     }

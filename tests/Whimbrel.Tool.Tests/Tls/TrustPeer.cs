@@ -8,15 +8,16 @@ using System.Text;
 
 namespace Whimbrel.Tool.Tests.Tls;
 
-// The other side of a trust case, with nothing of ours in it. Says a line and waits for one, or waits for one and answers.
+// The external side of a trust case. As client it sends a line and waits for a line; as server it waits for a line and
+// responds.
 internal abstract class TrustPeer : IAsyncDisposable
 {
     public const string Line = "hello";
 
-    // Dials, says the line, and gives the line that came, or null when there was none, with what the peer says about it.
+    // Connects, sends the line, and returns the received line (null if there was none) and the diagnostics of the peer.
     public abstract Task<(string? Answer, string Told)> DialAsync(TrustCase which, int port);
 
-    // Serves one connection and answers its line, as it is or reversed.
+    // Serves one connection and sends its line back, unchanged or reversed.
     public abstract Task<int> ListenAsync(TrustCase which);
 
     public abstract ValueTask DisposeAsync();
@@ -88,14 +89,14 @@ internal sealed class SslStreamPeer : TrustPeer
         }
         catch (Exception e) when (e is AuthenticationException or IOException or SocketException or ObjectDisposedException or InvalidOperationException)
         {
-            // Refused by one of the two, or nobody came: the case says what must be.
+            // Rejected by one of the sides, or no client connected: the case says which is expected.
         }
     }
 
     private static SslStreamCertificateContext ContextOf(string name, bool whole)
     {
         Identity identity = TrustMaterial.Get(name);
-        // Built without looking for the missing ones anywhere.
+        // Built without searching for missing intermediates.
         return SslStreamCertificateContext.Create(identity.Certificate, whole ? new X509Certificate2Collection(identity.Issuers) : null, offline: true);
     }
 
@@ -158,7 +159,7 @@ internal sealed class OpenSslPeer : TrustPeer
 
     private static void AddVersion(List<string> arguments, SslProtocols protocols)
     {
-#pragma warning disable CA5397, SYSLIB0039, CA5398 // the old versions are here to be refused
+#pragma warning disable CA5397, SYSLIB0039, CA5398 // obsolete versions are enabled to test that they are rejected
         switch (protocols)
         {
             case SslProtocols.Tls11: arguments.AddRange(["-tls1_1", "-cipher", "DEFAULT:@SECLEVEL=0"]); break;

@@ -7,17 +7,15 @@ using System.Text;
 
 namespace Whimbrel.Tool.Tests.Tls;
 
-/// <summary>
-/// Who is trusted and who is not, with ours on one side and SslStream or OpenSSL on the other: first ours dials, then ours
-/// serves. Each case must end the same whichever peer and layer it meets.
-/// </summary>
+/// <summary> Trust decisions, with our side as client, then as server, and SslStream or OpenSSL as the peer. Each case
+/// must have the same result with every peer and provider. </summary>
 public class TrustTests
 {
     private const TlsFailure Ok = TlsFailure.None;
     private const TlsFailure Rejected = TlsFailure.CertificateRejected;
 
-#pragma warning disable CA5397, SYSLIB0039, CA5398 // the old versions are here to be refused
-    // Ours dials: whom does it trust?
+#pragma warning disable CA5397, SYSLIB0039, CA5398 // obsolete versions are enabled to test that they are rejected
+    // Our side is the client: which servers does it trust?
     private static readonly TrustCase[] s_dialling =
     [
         new("a good certificate"),
@@ -54,7 +52,7 @@ public class TrustTests
         new("no application protocol in common") { ServerApplications = ["b"], ClientApplications = ["a"], Failure = TlsFailure.NoCommonApplicationProtocol },
     ];
 
-    // Ours serves: whom does it let in?
+    // Our side is the server: which clients does it accept?
     private static readonly TrustCase[] s_serving =
     [
         new("nobody is asked"),
@@ -116,7 +114,7 @@ public class TrustTests
         }
         catch (NetworkException)
         {
-            // The session knows why.
+            // The cause is in the close reason of the session.
         }
         catch (ArgumentException e) when (provider == TlsProvider.OpenSsl)
         {
@@ -163,7 +161,8 @@ public class TrustTests
         Assert.Null(answer);
         (_, CloseReason reason) = await session.EndAsync();
         Judge(which, peerName, null, reason);
-        // The peer is told; but SslStream, on which the portable layer stands, has no alert after its own handshake with TLS 1.3.
+        // The peer receives an alert. With TLS 1.3 the portable provider cannot send one, because SslStream completes
+        // its own handshake first.
         if (peerName == "OpenSSL" && which.Failure != TlsFailure.RefusedByPeer && !(provider == TlsProvider.Portable && which.Failure == Rejected)) Assert.Contains("alert", told, StringComparison.Ordinal);
     }
 
@@ -184,7 +183,7 @@ public class TrustTests
         Assert.Equal(1, server.ReadCounters().TlsFailed);
     }
 
-    // More than a turn has time for, so that ends of handshakes wait for the next: those connections must be read on, too.
+    // More handshakes than one loop iteration completes: data of the connections that finish later must also be read.
     [Theory]
     [InlineData(TlsProvider.Portable)]
     [InlineData(TlsProvider.OpenSsl)]
@@ -213,7 +212,7 @@ public class TrustTests
             await using SslStream stream = new(socket.GetStream());
             await stream.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = TrustMaterial.Host, CertificateChainPolicy = policy }, cancellation);
             StreamReader reader = new(stream);
-            // Twice: the first may have come together with the end of the handshake.
+            // Twice, because the first line may arrive together with the end of the handshake.
             foreach (string line in (string[])["one", "two"])
             {
                 await stream.WriteAsync(Encoding.ASCII.GetBytes(line + "\n"), cancellation);
@@ -231,7 +230,7 @@ public class TrustTests
         }
 
         Assert.Null(line);
-        // SslStream looks at certificates when TLS 1.3 has ended its handshake, and then leaves without a word.
+        // With TLS 1.3, SslStream checks the certificate after the handshake, and then closes without close_notify.
         if (peerName == "SslStream" && which.Failure == TlsFailure.RefusedByPeer && reason.TlsFailure == TlsFailure.Truncated) return;
         Assert.True(which.Failure == reason.TlsFailure, $"{reason.Cause} {reason.TlsFailure}: {reason}");
         Assert.Contains(which.Says, reason.ToString(), StringComparison.OrdinalIgnoreCase);
@@ -256,7 +255,7 @@ public class TrustTests
     {
         if (name == "SslStream")
         {
-#pragma warning disable CA5397, SYSLIB0039 // to be refused
+#pragma warning disable CA5397, SYSLIB0039 // to test that it is rejected
             Assert.SkipWhen(which.PeerProtocols == SslProtocols.Tls11, "The system's policy refuses TLS 1.1 for SslStream.");
 #pragma warning restore CA5397, SYSLIB0039
             return new SslStreamPeer();
@@ -266,7 +265,7 @@ public class TrustTests
         return new OpenSslPeer();
     }
 
-    // Skips where there is no such layer.
+    // Skips the test if the provider is not available.
     internal static async Task NeedsAsync(TlsProvider provider)
     {
         TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
@@ -286,7 +285,7 @@ public class TrustTests
         }
     }
 
-    // Says the line when it dials, echoes when it serves, and knows how it ended.
+    // Sends the line as client, echoes as server, and records the close reason.
     private sealed class TrustSession(bool dials) : Session
     {
         private readonly TaskCompletionSource<(string?, CloseReason)> _end = new(TaskCreationOptions.RunContinuationsAsynchronously);

@@ -1,7 +1,7 @@
 using System.Net;
 using Whimbrel;
 
-// Listens, dials itself, sends one line through a server and a client, and says what came back.
+// Starts a server, connects to it, sends one line in both directions, and prints what was received.
 internal static class EchoProgram
 {
     internal static async Task RunAsync()

@@ -10,7 +10,8 @@ using Whimbrel;
 using Whimbrel.Hosting;
 using Whimbrel.Http;
 
-// A site in a generic host as a program would have it: settings, services, routes, JSON, files, WebSocket. Asks itself, and says what was answered.
+// A site in a generic host as in a user's program: settings, services, routes, JSON, files, WebSocket. Sends requests
+// to itself, and prints the responses.
 internal static class WebProgram
 {
     internal static async Task RunAsync()

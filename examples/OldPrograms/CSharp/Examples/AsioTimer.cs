@@ -5,7 +5,7 @@ using Timer = CSharpServer.Timer;
 
 namespace OldPrograms.CSharp.Examples;
 
-/// Waits for a timer on its own thread, on the service's, and gives up one.
+/// Waits for a timer on the calling thread, on the service's thread, and cancels one.
 internal static class AsioTimer
 {
     private static void Main(string[] args)

@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Examples;
 
-/// A client of the chat. When the server goes away it comes back.
+/// A client of the chat. When the server disconnects, it reconnects.
 internal static class SslChatClient
 {
     private static void Main(string[] args)

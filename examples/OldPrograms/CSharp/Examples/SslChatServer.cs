@@ -5,7 +5,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Examples;
 
-/// A chat: what one says all hear.
+/// A chat: each line is sent to all sessions.
 internal static class SslChatServer
 {
     private static void Main(string[] args)

@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Examples;
 
-/// Sends what is typed and shows what comes.
+/// Sends typed lines and prints received data.
 internal static class UdpEchoClient
 {
     private static void Main(string[] args)

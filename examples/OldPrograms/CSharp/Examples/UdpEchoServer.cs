@@ -5,7 +5,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Examples;
 
-/// Sends each datagram back to where it came from.
+/// Sends each datagram back to its sender.
 internal static class UdpEchoServer
 {
     private static void Main(string[] args)

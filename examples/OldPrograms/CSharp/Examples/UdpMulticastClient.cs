@@ -6,7 +6,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Examples;
 
-/// A member of a group, which shows what comes.
+/// A member of a group, which prints received data.
 internal static class UdpMulticastClient
 {
     private static void Main(string[] args)

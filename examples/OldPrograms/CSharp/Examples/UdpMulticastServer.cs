@@ -4,7 +4,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Examples;
 
-/// Sends what is typed to a group.
+/// Sends typed lines to a group.
 internal static class UdpMulticastServer
 {
     private static void Main(string[] args)

@@ -5,7 +5,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Keeps a window of messages under way on each connection.
+/// Keeps a window of messages in flight on each connection.
 internal static class SslEchoClient
 {
     private static Benchmark _benchmark;

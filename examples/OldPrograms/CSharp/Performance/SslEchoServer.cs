@@ -4,7 +4,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Sends back what comes.
+/// Echoes received data.
 internal static class SslEchoServer
 {
     private static void Main(string[] args)

@@ -5,7 +5,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Counts what comes.
+/// Counts received data.
 internal static class SslMulticastClient
 {
     private static Benchmark _benchmark;

@@ -4,7 +4,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Sends a message to all, so many times a second as it is told.
+/// Sends a message to all sessions, a given number of times per second.
 internal static class SslMulticastServer
 {
     private static void Main(string[] args)
@@ -44,7 +44,7 @@ internal static class SslMulticastServer
     {
         public MulticastSession(SslServer server) : base(server) { }
 
-        // A slow client misses messages, and stays.
+        // A slow client misses messages, and stays connected.
         protected override bool OnSending(long size) { return BytesPending + size <= 1024 * 1024; }
 
         protected override void OnError(int error, string category, string message)

@@ -5,7 +5,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Keeps a window of datagrams under way; one that is lost is missing in the window from then on.
+/// Keeps a window of datagrams in flight; a lost one shrinks the window permanently.
 internal static class UdpEchoClient
 {
     private static Benchmark _benchmark;

@@ -4,7 +4,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Sends back each datagram, and fetches the next when it has left.
+/// Echoes each datagram, and receives the next when it was sent.
 internal static class UdpEchoServer
 {
     private static void Main(string[] args)

@@ -5,7 +5,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Members of one group at one port, which count what comes.
+/// Members of one group on one port, which count received datagrams.
 internal static class UdpMulticastClient
 {
     private static Benchmark _benchmark;

@@ -4,7 +4,7 @@ using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Performance;
 
-/// Sends a datagram to a group, so many times a second as it is told.
+/// Sends a datagram to a group, a given number of times per second.
 internal static class UdpMulticastServer
 {
     private static void Main(string[] args)

@@ -15,16 +15,19 @@ internal sealed record Case(string Id, IReadOnlyList<CaseFrame> Sent, IReadOnlyL
     internal const int OneWrite = 0;
     internal const int ByFrames = -1;
 
-    /// <summary>Bytes of each write, or <see cref="OneWrite"/>, or <see cref="ByFrames"/>.</summary>
+    /// <summary>Bytes per write, or <see cref="OneWrite"/>, or <see cref="ByFrames"/>.</summary>
     internal int Chop { get; init; }
 
-    /// <summary>The status of the close frame that must come. 1005: one without a status. 1000 answers the runner's own.</summary>
+    /// <summary>Expected close status. 1005: a close frame without status. 1000: the response to the runner's
+    /// close.</summary>
     internal int End { get; init; } = 1000;
 
-    /// <summary>So many bytes of payload show what is wrong: the end must be there without those behind them. 0: all.</summary>
+    /// <summary>Number of payload bytes that reveal the error: the end must come without those after them. 0: all
+    /// bytes.</summary>
     internal int Enough { get; init; }
 
-    /// <summary>The frames close, or break a rule: the runner adds no close frame of its own.</summary>
+    /// <summary>True if the frames close the connection or violate a rule, so that the runner sends no close frame of
+    /// its own.</summary>
     internal bool EndsItself => End != 1000 || Sent.Any(static f => (f.First & 15) == 8);
 
     internal int Length => Sent.Sum(static f => f.Payload.Length + 14);
@@ -43,7 +46,7 @@ internal sealed record Case(string Id, IReadOnlyList<CaseFrame> Sent, IReadOnlyL
         return at;
     }
 
-    /// <summary>Everything that is sent to an end in the role, chopped.</summary>
+    /// <summary>All writes to an end in this role.</summary>
     internal List<byte[]> Writes(WebSocketRole role)
     {
         List<byte[]> frames = [.. Sent.Select((f, i) => f.Bytes(role, 0x9E37_79B9u * (uint)(i + 1)))];
@@ -54,14 +57,14 @@ internal sealed record Case(string Id, IReadOnlyList<CaseFrame> Sent, IReadOnlyL
         return Chop == OneWrite ? [all] : [.. all.Chunk(Chop)];
     }
 
-    /// <summary>What must come, with its end.</summary>
+    /// <summary>Expected events, including the end.</summary>
     internal List<string> Expected => [.. Back, $"Close {End}"];
 
-    /// <summary>What came, read by the plain reader.</summary>
+    /// <summary>Received events, decoded by the reference reader.</summary>
     internal static List<string> Events(byte[] received, WebSocketRole role)
     {
         List<string> events = PlainFrames.Read(received, role == WebSocketRole.Client, long.MaxValue, mayCompress: true);
-        // What we say as a reason is for people.
+        // Our close reasons are texts for people, so only the status is compared.
         for (int i = 0; i < events.Count; i++)
         {
             if (!events[i].StartsWith("Close ", StringComparison.Ordinal)) continue;
@@ -73,9 +76,8 @@ internal sealed record Case(string Id, IReadOnlyList<CaseFrame> Sent, IReadOnlyL
     }
 }
 
-/// <summary>A frame as a peer writes it: nothing of it need be right.</summary>
-/// <param name="First">FIN, reserved bits and opcode.</param>
-/// <param name="Payload">Without its mask.</param>
+/// <summary>A frame as a peer writes it, valid or not.</summary> <param name="First">FIN, reserved bits and
+/// opcode.</param> <param name="Payload">Unmasked payload.</param>
 internal readonly record struct CaseFrame(byte First, byte[] Payload)
 {
     internal byte[] Bytes(WebSocketRole role, uint key)

@@ -6,7 +6,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>Sends every message back, and writes down what goes wrong.</summary>
+/// <summary>Echoes every message, and records errors.</summary>
 internal sealed class EchoingSession : WebSocketSession
 {
     internal List<string> Mistakes { get; } = [];
@@ -60,17 +60,16 @@ internal static class Opening
     }
 }
 
-/// <summary>One connection on a memory network, with a session of ours at the one end and a peer that writes bytes at the other.</summary>
+/// <summary>One connection on a memory network: a session of ours at one end, a peer that writes bytes at the
+/// other.</summary>
 internal sealed class CaseLink : IDisposable
 {
     private readonly TestNetwork _network = new();
     private readonly MemoryStream _received = new();
 
-    /// <summary>Opens it.</summary>
-    /// <param name="role">That of our end.</param>
-    /// <param name="options">Of our end.</param>
-    /// <param name="extensions">What the peer writes as Sec-WebSocket-Extensions.</param>
-    /// <param name="behind">Bytes in one packet with the peer's part of the handshake.</param>
+    /// <summary>Opens the connection.</summary> <param name="role">Role of our end.</param> <param
+    /// name="options">Options of our end.</param> <param name="extensions">Sec-WebSocket-Extensions of the
+    /// peer.</param> <param name="behind">Bytes in the same packet, after the peer's part of the handshake.</param>
     internal CaseLink(WebSocketRole role, WebSocketOptions options, string extensions = "", byte[]? behind = null)
     {
         _network.RethrowsExceptions = false;
@@ -94,7 +93,7 @@ internal sealed class CaseLink : IDisposable
 
     internal TestPeer Peer { get; }
 
-    /// <summary>Our end's part of the handshake.</summary>
+    /// <summary>Handshake message of our end.</summary>
     internal string Head { get; }
 
     internal EchoingSession Session { get; private set; } = null!;
@@ -106,7 +105,7 @@ internal sealed class CaseLink : IDisposable
         _received.Write(Peer.Receive());
     }
 
-    /// <summary>What our end has sent behind the handshake.</summary>
+    /// <summary>Bytes that our end has sent after its handshake.</summary>
     internal byte[] Received
     {
         get

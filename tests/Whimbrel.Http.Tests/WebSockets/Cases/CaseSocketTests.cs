@@ -8,7 +8,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-// The whole catalogue over real sockets, without cuts: a peer that writes bytes, to our server and from a server that our client has dialled.
+// The whole catalogue over real sockets, without cuts: a peer that writes bytes connects to our server, or accepts our
+// client.
 public sealed class CaseSocketTests
 {
     private const int AtOnce = 8;
@@ -54,7 +55,8 @@ public sealed class CaseSocketTests
         ConcurrentBag<WebSocketClient> clients = []; // each has one connection
         await EachAsync(WebSocketRole.Client, async (extensions, cancellation) =>
         {
-            // Which of those that dial at once is accepted here does not matter, but its kind does.
+            // Which of several concurrent connections is accepted here does not matter, but they must be of the same
+            // kind.
             await s_dialling.WaitAsync(cancellation);
             try
             {
@@ -108,7 +110,8 @@ public sealed class CaseSocketTests
             Assert.True(of.Expected.SequenceEqual(events), $"{of.Id}: {string.Join(" | ", events.Select(static e => e.Length > 60 ? e[..60] : e))}");
         });
 
-        // The plain code of the peer costs more than ours: of each section a small, a large and a fragmented case, but with --deep all.
+        // The reference code of the peer is slower than ours: a usual run takes a small, a large and a fragmented case
+        // per section, --deep all.
         IEnumerable<PackedCase> packed = PackedCase.All.Values.Where(static c => Catalogue.IsDeep || c.Id.EndsWith(".3", StringComparison.Ordinal) || c.Id.EndsWith(".7", StringComparison.Ordinal) || c.Id.EndsWith(".12", StringComparison.Ordinal));
         await Parallel.ForEachAsync(packed, parallel, async (of, cancellation) =>
         {
@@ -123,7 +126,7 @@ public sealed class CaseSocketTests
         });
     }
 
-    // A peer that broke a rule is not read to its end.
+    // The server stops reading from a peer that violated a rule.
     private static async Task SendAsync(Stream stream, byte[] bytes, CancellationToken cancellation)
     {
         try

@@ -3,7 +3,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-// Each case of the catalogue at both ends in virtual time: as it is chopped, byte by byte, and cut at every place.
+// Each case of the catalogue in both roles in virtual time: in its own pieces, byte by byte, and cut at every place.
 public sealed class CaseTests
 {
     private const int ShortBytes = 300;

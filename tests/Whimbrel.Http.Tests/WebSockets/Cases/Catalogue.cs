@@ -3,10 +3,9 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>
-/// The cases of sections 1 to 10, numbered as in the public catalogue of the Autobahn test suite, and written anew from RFC 6455. Of two behaviours that
-/// the catalogue puts up with only the strict one is taken: what came before a broken rule is answered, and nothing behind it.
-/// </summary>
+/// <summary> The cases of sections 1 to 10, numbered as in the public catalogue of the Autobahn test suite, and written
+/// from RFC 6455. Where the catalogue permits two behaviours, only the strict one is accepted: messages before a
+/// violation are answered, nothing after it. </summary>
 internal static class Catalogue
 {
     private const int Kilo = 1024;
@@ -14,7 +13,8 @@ internal static class Catalogue
 
     internal static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
 
-    /// <summary>Section 9 has messages of up to 16 MiB; of these a usual run has an eighth, so that no case is like another.</summary>
+    /// <summary>Section 9 has messages of up to 16 MiB. A usual run uses an eighth of each, so that all cases remain
+    /// different.</summary>
     private static int Scale => IsDeep ? 1 : 8;
 
     internal static IReadOnlyDictionary<string, Case> All { get; } = Sections().ToDictionary(static c => c.Id);
@@ -37,7 +37,7 @@ internal static class Catalogue
 
     private static Case Broken(string id, string frames, string back = "", int chop = Case.OneWrite, int end = 1002, int enough = 0) => Make(id, frames, back, chop, end, enough);
 
-    /// <summary>Text that is nowhere like itself a few bytes further.</summary>
+    /// <summary>Text that does not resemble itself at an offset of a few bytes.</summary>
     private static byte[] Letters(int length)
     {
         byte[] bytes = new byte[length];
@@ -157,7 +157,7 @@ internal static class Catalogue
         yield return Single("6.2.4", Kosme, true);
         yield return Broken("6.3.1", $"81 {Kosme}{Surrogate}edited", end: 1007);
         yield return Single("6.3.2", $"{Kosme}{Surrogate}edited", false);
-        // As soon as it is seen: eleven bytes are right, and the second behind them cannot be.
+        // Detected as soon as possible: eleven bytes are valid, and the second byte after them cannot be.
         yield return Broken("6.4.1", $"01 {Kosme}|00 \\F4\\90\\80\\80|80 edited", chop: Case.ByFrames, end: 1007, enough: 13);
         yield return Broken("6.4.2", $"01 {Kosme}\\F4|00 \\90|80 \\80\\80edited", chop: Case.ByFrames, end: 1007, enough: 13);
         yield return Broken("6.4.3", $"81 {Kosme}\\F4\\90\\80\\80edited", chop: Octets, end: 1007, enough: 13);
@@ -191,7 +191,7 @@ internal static class Catalogue
 
     private static Case Text(string id, string bytes, bool isValid) => isValid ? Make(id, $"81 {bytes}", $"Text {bytes}") : Broken(id, $"81 {bytes}", end: 1007);
 
-    // Each byte in a frame of its own.
+    // Each byte in a separate frame.
     private static Case Single(string id, string text, bool isValid)
     {
         byte[] bytes = FrameTests.Payload(text);
@@ -207,7 +207,7 @@ internal static class Catalogue
 
     private static string Bytes(int first, int last, string behindEach) => string.Concat(Enumerable.Range(first, last - first + 1).Select(b => $"\\{b:X2}{behindEach}"));
 
-    // Surrogates have no UTF-8; all others do, characters or not.
+    // Surrogates have no UTF-8 form; all other code points have, assigned or not.
     private static string Character(int scalar) => string.Concat(Encoding.UTF8.GetBytes(char.ConvertFromUtf32(scalar)).Select(static b => $"\\{b:X2}"));
 
     // ------------------------------------------------------------------ 7: closes
@@ -231,7 +231,8 @@ internal static class Catalogue
         int[] invalid = [0, 999, 1004, 1005, 1006, 1016, 1100, 2000, 2999];
         for (int i = 0; i < valid.Length; i++) yield return Make(Id("7.7", i + 1), $"88 {Status(valid[i])}", "", end: valid[i]);
         for (int i = 0; i < invalid.Length; i++) yield return Broken(Id("7.9", i + 1), $"88 {Status(invalid[i])}");
-        // The RFC has no meaning for these, and a status of five digits does not fit: what is sent is its lower half.
+        // The RFC defines no meaning for these, and a status of five digits does not fit into 16 bits: the lower half
+        // is sent.
         yield return Broken("7.13.1", $"88 {Status(5000)}");
         yield return Broken("7.13.2", $"88 {Status(65535)}");
         yield return Broken("7.9 of TLS", $"88 {Status(1015)}");

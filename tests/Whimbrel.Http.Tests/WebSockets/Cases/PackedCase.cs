@@ -13,7 +13,7 @@ internal sealed record PackedCase(string Id, string Kind, int Length, int Fragme
 {
     private const int MostBytes = 32 * 1024;
 
-    /// <summary>Messages: in a usual run two at least, and no more than 32 KiB need.</summary>
+    /// <summary>Number of messages: in a usual run at least two, and at most what 32 KiB hold.</summary>
     internal int Count => Catalogue.IsDeep ? 1000 : Math.Clamp(MostBytes / Length, 2, 30);
 
     internal bool IsText => Kind is "JSON" or "HTML";
@@ -34,7 +34,7 @@ internal sealed record PackedCase(string Id, string Kind, int Length, int Fragme
             foreach (PackedCase each in Sizes($"12.{k + 1}", kinds[k], new PackedTerms(false, 0))) yield return each;
         }
 
-        // The catalogue asks for windows of 8 bits in its older versions and of 9 in later ones.
+        // Older versions of the catalogue use windows of 8 bits, later ones of 9.
         PackedTerms[][] terms =
         [
             [new(false, 0)], [new(true, 0)], [new(false, 9)], [new(false, 15)], [new(true, 9)], [new(true, 15)], [new(true, 9), new(true, 0), new(false, 0)],
@@ -51,7 +51,7 @@ internal sealed record PackedCase(string Id, string Kind, int Length, int Fragme
     private static IEnumerable<PackedCase> Sizes(string section, string kind, params PackedTerms[] terms) =>
         _sizes.Select((s, i) => new PackedCase(string.Create(CultureInfo.InvariantCulture, $"{section}.{i + 1}"), kind, s.Length, s.Fragment, terms));
 
-    /// <summary>The messages: places in one long text or picture, which goes round.</summary>
+    /// <summary>The messages: sections of one long text or picture, which wraps around.</summary>
     internal IEnumerable<byte[]> Messages()
     {
         byte[] data = s_data[Kind];
@@ -96,14 +96,13 @@ internal sealed record PackedCase(string Id, string Kind, int Length, int Fragme
     }
 }
 
-/// <summary>What a peer asks the end under test to keep to.</summary>
-/// <param name="Forgets">It begins each message anew.</param>
-/// <param name="Bits">Its window; 0: as it likes.</param>
+/// <summary>Parameters that a peer imposes on the end under test.</summary> <param name="Forgets">No context
+/// takeover.</param> <param name="Bits">Window bits; 0: unrestricted.</param>
 internal readonly record struct PackedTerms(bool Forgets, int Bits)
 {
-    /// <summary>As the offer of a client, which keeps to any window itself.</summary>
+    /// <summary>The offer of a client, which accepts any window itself.</summary>
     internal string Offer => $"permessage-deflate; client_max_window_bits{(Forgets ? "; server_no_context_takeover" : "")}{(Bits > 0 ? $"; server_max_window_bits={Bits}" : "")}";
 
-    /// <summary>As the answer of a server.</summary>
+    /// <summary>The response of a server.</summary>
     internal string Answer => $"permessage-deflate{(Forgets ? "; client_no_context_takeover" : "")}{(Bits > 0 ? $"; client_max_window_bits={Bits}" : "")}";
 }

@@ -3,7 +3,8 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>One run of a <see cref="PackedCase"/>: the peer compresses and takes apart with the plain code, and holds our end to what was agreed on.</summary>
+/// <summary>One run of a <see cref="PackedCase"/>: the peer uses the reference code, and checks that our end keeps to
+/// the negotiated parameters.</summary>
 internal sealed class PackedDialogue
 {
     private readonly PackedCase _case;
@@ -21,7 +22,7 @@ internal sealed class PackedDialogue
         string field = Opening.Field(head, "Sec-WebSocket-Extensions");
         if (role == WebSocketRole.Server)
         {
-            // zlib writes no window of 256 bytes: an offer that asks for one is passed over.
+            // zlib cannot produce a window of 256 bytes: an offer that requires it is ignored.
             PackedTerms[] taken = [.. of.Terms.Where(static t => t.Bits != 8).Take(1)];
             string expected = taken.Length == 0 ? "" : $"permessage-deflate{(taken[0].Forgets ? "; server_no_context_takeover" : "")}{(taken[0].Bits is > 0 and < 15 ? $"; server_max_window_bits={taken[0].Bits}" : "")}";
             Assert.Equal(expected, field);
@@ -33,7 +34,7 @@ internal sealed class PackedDialogue
             Assert.Equal("permessage-deflate; client_max_window_bits", field);
         }
 
-        // A client that is told to use 256 bytes sends its messages as they are.
+        // A client that must use 256 bytes sends its messages uncompressed.
         _mustPack = agreed.Bits != 8;
         _deflate = new PlainDeflate(15, forgets: false);
         _inflate = new PlainInflate(agreed.Bits == 0 ? 15 : agreed.Bits, agreed.Forgets);
@@ -45,7 +46,7 @@ internal sealed class PackedDialogue
 
     internal byte[] Close => new CaseFrame(0x88, [0x03, 0xE8]).Bytes(_role, _key++);
 
-    /// <summary>The frames of a message.</summary>
+    /// <summary>Frames of a message.</summary>
     internal IEnumerable<byte[]> Ask(byte[] message)
     {
         byte[] payload = _deflate?.Pack(message) ?? message;
@@ -58,11 +59,11 @@ internal sealed class PackedDialogue
         }
     }
 
-    /// <summary>Whether it came back, compressed if it should be.</summary>
+    /// <summary>Checks that the message was echoed, compressed if it had to be.</summary>
     internal void Check(byte[] message, byte[] received) =>
         Check(message, Assert.Single(PlainFrames.Read(received, _role == WebSocketRole.Client, long.MaxValue, _deflate is not null)));
 
-    /// <summary>Whether all came back, and the close frame behind them.</summary>
+    /// <summary>Checks that all messages were echoed, followed by the close frame.</summary>
     internal void CheckAll(List<byte[]> messages, byte[] received)
     {
         List<string> answers = PlainFrames.Read(received, _role == WebSocketRole.Client, long.MaxValue, _deflate is not null);

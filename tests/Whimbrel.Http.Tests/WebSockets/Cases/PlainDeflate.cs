@@ -1,8 +1,8 @@
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>Writes compressed messages as RFC 1951 and 7692 tell it, in one block with the fixed codes: slow, and short enough to be right.</summary>
-/// <param name="bits">The window, as a power of two, which it uses to its end.</param>
-/// <param name="forgets">Each message begins without what was before it.</param>
+/// <summary>Reference compressor of RFC 1951 and 7692: one block with the fixed codes. Slow, and short enough to be
+/// verified by reading.</summary> <param name="bits">The window as a power of two, used completely.</param> <param
+/// name="forgets">No context takeover.</param>
 internal sealed class PlainDeflate(int bits, bool forgets)
 {
     private readonly int[] _places = new int[1 << 16];
@@ -17,7 +17,7 @@ internal sealed class PlainDeflate(int bits, bool forgets)
         Array.Fill(_places, -1);
         _out.Clear();
         for (int i = 0; i < _before.Length && i + 2 < data.Length; i++) _places[Place(data, i)] = i;
-        Write(0b010, 3); // not the last, fixed codes
+        Write(0b010, 3); // not the final block, fixed codes
         for (int at = _before.Length; at < data.Length;)
         {
             int length = 0, distance = 0;
@@ -38,13 +38,13 @@ internal sealed class PlainDeflate(int bits, bool forgets)
         }
 
         Symbol(256);
-        Write(0, 3); // an empty block, of which the sender leaves out the four bytes behind its head
+        Write(0, 3); // an empty block, whose four bytes after the header are not sent
         if (_count > 0) Write(0, 8 - _count);
         if (!forgets) _before = data.Length <= 1 << bits ? data : data[^(1 << bits)..];
         return [.. _out];
     }
 
-    // Where the last three bytes of this kind are kept; others may be there, and are not taken for them.
+    // Hash slot of the last position with these three bytes. Collisions are possible; the caller compares the bytes.
     private static int Place(byte[] data, int at) => (int)((uint)((data[at] << 16 | data[at + 1] << 8 | data[at + 2]) * 0x9E37_79B1) >> 16);
 
     private void Literal(byte value) => Symbol(value);
@@ -67,7 +67,7 @@ internal sealed class PlainDeflate(int bits, bool forgets)
         Write(distance - PlainInflate.Distances[symbol], PlainInflate.DistanceBits[symbol]);
     }
 
-    // Codes have their first bit first, numbers their last.
+    // Huffman codes are written most significant bit first, numbers least significant bit first.
     private void Code(int code, int length)
     {
         int reversed = 0;

@@ -1,8 +1,8 @@
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>Reads compressed messages as RFC 1951 and 7692 tell it, a bit at a time, and throws for what a peer must not send: also for a copy from outside of its window.</summary>
-/// <param name="bits">The largest window that was agreed on, as a power of two.</param>
-/// <param name="forgets">The sender must begin each message anew.</param>
+/// <summary>Reference decompressor of RFC 1951 and 7692, bit by bit. Throws for data that a peer must not send,
+/// including copies from outside the window.</summary> <param name="bits">The largest negotiated window, as a power of
+/// two.</param> <param name="forgets">No context takeover.</param>
 internal sealed class PlainInflate(int bits, bool forgets)
 {
     internal static readonly int[] Lengths = [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258];
@@ -19,7 +19,7 @@ internal sealed class PlainInflate(int bits, bool forgets)
     private byte[] _data = [];
     private long _at;
 
-    /// <summary>Where in the table the last number that is not larger stands.</summary>
+    /// <summary>Index of the last table entry that is not larger.</summary>
     internal static int IndexOf(int[] table, int number)
     {
         int index = Array.BinarySearch(table, number);
@@ -33,7 +33,7 @@ internal sealed class PlainInflate(int bits, bool forgets)
         _data = [.. message, 0, 0, 0xFF, 0xFF];
         _at = 0;
         bool isLast = false;
-        // A block that says it is the last fills up its byte, and the tail is none of its data.
+        // A final block is padded to a full byte, and the tail is not part of its data.
         while (!isLast && _at < 8L * _data.Length)
         {
             isLast = Read(1) == 1;
