@@ -7,7 +7,7 @@ using static Whimbrel.Conformance.LoopTurns;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Loops that run on the caller's thread: by Run, by Turn, and what is told when they are used wrongly. Real engines.</summary>
+/// <summary>Loops that run on the caller's thread, by Run or Turn, and the messages for misuse. Real engines.</summary>
 public sealed class AdoptedLoopTests
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);

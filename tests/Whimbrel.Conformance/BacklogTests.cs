@@ -3,7 +3,8 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The backlog, seen from outside: how many dials the system completes while nobody accepts. TCP of Linux.</summary>
+/// <summary>The backlog, observed from outside: number of connects that the kernel completes while the server does not
+/// accept. TCP on Linux.</summary>
 public sealed class BacklogTests
 {
     [Theory]
@@ -19,7 +20,8 @@ public sealed class BacklogTests
         List<Socket> completed = [];
         rig.OnLoop(rig.Engine.GetLoop(0), () =>
         {
-            // The loop is here and accepts nobody. The dials over the limit stay where they are: their packets are dropped.
+            // This loop is blocked and accepts nothing. Connects above the limit stay pending, because their packets
+            // are dropped.
             for (int i = 0; i < 3 * backlog; i++)
             {
                 Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { Blocking = false };
@@ -37,7 +39,8 @@ public sealed class BacklogTests
             }
         });
 
-        // Linux takes one more than it is told; the runtime of the portable engine may have accepted one meanwhile.
+        // Linux queues one connection more than the backlog; the runtime of the portable engine may have accepted one
+        // meanwhile.
         Assert.InRange(completed.Count, backlog, backlog + 2);
         foreach (Socket socket in completed)
         {

@@ -48,7 +48,8 @@ internal static class Contracts
            select (type, method, contract),
     ]);
 
-    /// <summary>Test methods of one number, as Suite.Method, with the engines whose classes run them.</summary>
+    /// <summary>Test methods of one contract number, as Suite.Method, with the engines whose classes run
+    /// them.</summary>
     internal static SortedDictionary<string, SortedSet<string>> TestsOf(int number)
     {
         SortedDictionary<string, SortedSet<string>> tests = new(StringComparer.Ordinal);

@@ -123,7 +123,7 @@ public sealed class EngineThreadTests
         Wait(engine.DisposeAsync());
     }
 
-    // The fields behind the name, which stands in parentheses; nice is the 19th of all.
+    // The fields after the name, which is in parentheses; nice is field 19.
     private static int NiceOfThisThread()
     {
         string stat = File.ReadAllText("/proc/thread-self/stat");

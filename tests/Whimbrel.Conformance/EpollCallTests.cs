@@ -7,7 +7,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What a short connection costs on epoll, in system calls; and what becomes of descriptors that somebody else has, too.</summary>
+/// <summary>Cost of a short connection on epoll, in system calls; and the handling of descriptors of which another
+/// process holds a duplicate.</summary>
 public sealed partial class EpollCallTests
 {
     private const int AnswerBytes = 1024;
@@ -205,7 +206,7 @@ public sealed partial class EpollCallTests
         await EpollOnCalls.UntilAsync(() => rig.Set.Sets > before);
         rig.Sockets.KeepsDuplicates = false;
         foreach (int fd in rig.Sockets.Duplicates) Syscall.Close(fd);
-        // What was in the set is in the new one: the listener, and whoever wakes the loop.
+        // Everything in the old set is in the new one: the listener, and the wake descriptor.
         for (int i = 0; i < 3; i++) await rig.ServeOneAsync();
         Assert.Equal(before + 1, rig.Set.Sets);
     }

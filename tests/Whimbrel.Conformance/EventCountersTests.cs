@@ -38,7 +38,7 @@ public sealed class EventCountersTests
             All?.Enqueue(new Seen((string)counter["Name"], loop, Convert.ToDouble(value, CultureInfo.InvariantCulture)));
         }
 
-        /// <summary>Counters come on a timer of the runtime, and nobody tells when.</summary>
+        /// <summary>Counters are published by a timer of the runtime, without an event.</summary>
         internal async Task UntilAsync(Func<Seen[], bool> isSo, string what)
         {
             long began = Environment.TickCount64;
@@ -61,7 +61,7 @@ public sealed class EventCountersTests
     [InlineData(true)]
     public async Task A_listener_is_told_of_each_loop_while_its_engine_runs(bool comesLate)
     {
-        // The event source is there: what is told to it before it is, the runtime keeps for it.
+        // The event source exists now: for sources that do not exist yet, the runtime stores the request.
         await using (Engine first = new(new EngineOptions { Loops = 1 }))
         {
             await first.StartAsync();
@@ -93,7 +93,7 @@ public sealed class EventCountersTests
             await talk;
         }
 
-        // Counts are told as what came since: without traffic that is nothing.
+        // Counters are published as increments: without traffic they are zero.
         listener.All.Clear();
         await listener.UntilAsync(static seen => seen.Count(static s => s.Name == "loop-sends" && s.Value == 0) >= 4, "no more sends");
 

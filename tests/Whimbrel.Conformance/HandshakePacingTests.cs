@@ -129,7 +129,7 @@ public sealed class HandshakePacingTests
         regular.Send("y"u8);
         foreach (Client client in burst) client.Hello();
         hellos = early = 0;
-        // The portable engine is told of some by other threads: not all that was sent comes in one turn.
+        // On the portable engine other threads deliver the data, so not everything sent arrives in one iteration.
         TurnUntil(loop, () => hellos > 0);
         Assert.True(hellos < Burst / 2, $"{hellos} of {Burst} handshakes were made in one turn");
         if (kind != EngineKind.Portable) Assert.Equal(0, early);

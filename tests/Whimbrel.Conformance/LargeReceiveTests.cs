@@ -7,7 +7,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Who gets more than 64 KiB at a time, from when on, and until when (docs/design/0002).</summary>
+/// <summary>When a session receives more than 64 KiB at a time, and when that ends (docs/design/0002).</summary>
 public sealed class LargeReceiveTests
 {
     private const int BlockBytes = 64 * 1024;

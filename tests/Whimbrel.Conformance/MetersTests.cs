@@ -100,7 +100,7 @@ public sealed class MetersTests : IAsyncLifetime
         }
     }
 
-    /// <summary>What a loop has counted is seen elsewhere a moment later, and nobody tells when.</summary>
+    /// <summary>Counts of a loop are visible to other threads a moment later, without an event.</summary>
     private static async Task UntilAsync(Func<bool> isSo)
     {
         using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
@@ -190,7 +190,7 @@ public sealed class MetersTests : IAsyncLifetime
         _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new Echo());
         await _server.StartAsync(TestContext.Current.CancellationToken);
 
-        // Began before anybody listened: nobody has looked at a clock for it.
+        // Began before the listener started: its start time was not recorded.
         using Socket early = await ConnectAsync();
         await UntilAsync(() => _server.ReadCounters().TlsShaking == 1);
         for (int i = 0; i < _engine.LoopCount; i++) await _engine.GetLoop(i).PostAsync(static () => { }); // it is counted a moment before it begins
@@ -229,7 +229,7 @@ public sealed class MetersTests : IAsyncLifetime
     private (double Value, Dictionary<string, object?> Labels)[] TimesOfHandshakes() =>
         [.. _seen.Where(m => m.Name == "whimbrel.server.tls_handshake.duration" && Equals(m.Labels.GetValueOrDefault("server.port"), Port)).Select(m => (m.Value, m.Labels))];
 
-    /// <summary>A handshake and an echo, which comes after the server has told of the handshake.</summary>
+    /// <summary>A handshake and an echo, which arrives after the server has recorded the handshake.</summary>
     private static async Task ShakeAsync(Socket socket)
     {
         SslStream stream = new(new NetworkStream(socket), leaveInnerStreamOpen: false);

@@ -47,7 +47,7 @@ public sealed class NativeMemoryTests
         while (!condition())
         {
             Assert.True(DateTime.UtcNow < deadline, "it did not happen within a minute");
-            // tidy: waits because the memory of the process changes without telling anybody.
+            // tidy: waits because the memory of a process changes without an event.
             await Task.Delay(20, stop);
         }
     }

@@ -4,7 +4,7 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Options are checked once, before anything is opened, and all mistakes are told together.</summary>
+/// <summary>Options are validated once, before anything is opened, and all errors are reported together.</summary>
 public sealed class OptionsTests
 {
     private static readonly IPEndPoint s_any = new(IPAddress.Loopback, 0);

@@ -325,7 +325,7 @@ public abstract class SpliceTests
         await using Rig rig = await StartAsync(calls);
         if (hasSentMuch)
         {
-            // Then it is received from in the way in which bytes are spliced, and nothing that waits is under way for it.
+            // Data from the target is spliced from now on, and no wait operation is pending for it.
             await rig.BackAsync();
             Task[] back = [WriteAsync(rig.Target, Much), ReadAsync(rig.Source, Much, default)];
             await Task.WhenAll(back).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
@@ -333,11 +333,11 @@ public abstract class SpliceTests
 
         Task writing = WriteAsync(rig.Source, long.MaxValue);
         const long part = 8 * 1024 * 1024;
-        // More than once: what waits for room is sent by another way, and behind it bytes are spliced again.
+        // More than once: what waits for space is sent in another way, and after it bytes are spliced again.
         for (int round = 0; round < 5; round++)
         {
             await EpollOnCalls.UntilAsync(() => rig.Pair.Second!.PendingBytes > 0);
-            // Nobody reads there, and still the loop does what it is told.
+            // The target's peer does not read, and the loop still runs posts.
             TaskCompletionSource ran = new(TaskCreationOptions.RunContinuationsAsynchronously);
             Assert.True(rig.Pair.First!.Post(static source => ((TaskCompletionSource)source!).SetResult(), ran));
             await ran.Task.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
@@ -367,7 +367,7 @@ public abstract class SpliceTests
         Assert.True(calls.Spliced > 0);
     }
 
-    /// <summary>Through the pipe, and the end behind it.</summary>
+    /// <summary>Through the pipe, followed by the end.</summary>
     private static async Task<PipeResult> PassAsync(Rig rig, long length)
     {
         Task writing = WriteAsync(rig.Source, length);

@@ -6,7 +6,8 @@ using System.Text.Json;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The socket of ServerOptions.StatusPath: who may ask, what is answered, also while nothing else does, and whose the path is. Real engines.</summary>
+/// <summary>The socket of ServerOptions.StatusPath: permissions, content, while nothing else responds, and ownership of
+/// the path. Real engines.</summary>
 public sealed class StatusTests : IAsyncLifetime
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
@@ -102,7 +103,7 @@ public sealed class StatusTests : IAsyncLifetime
         Assert.Equal([0, 1], loops.Select(static l => l.GetProperty("index").GetInt32()));
         Assert.Equal([1, 1], loops.Select(static l => l.GetProperty("connections").GetInt32()));
         Assert.All(loops, static l => Assert.Equal(10, l.GetProperty("bytesReceived").GetInt64()));
-        // Nobody hangs: there is nothing that would be running.
+        // No callback blocks: "running" is absent.
         Assert.All(loops, static l => Assert.False(l.TryGetProperty("running", out _)));
     }
 
@@ -165,7 +166,7 @@ public sealed class StatusTests : IAsyncLifetime
         try
         {
             using BusyPool busy = new();
-            // This test may be on the pool, and has its thread: it gives it away to nobody.
+            // This test may run on a pool thread, and keeps it: the pool gets no thread back.
             string line = "";
             Thread asks = new(() =>
             {
@@ -208,7 +209,7 @@ public sealed class StatusTests : IAsyncLifetime
                 await socket.ConnectAsync(new UnixDomainSocketEndPoint(Path), End).AsTask().WaitAsync(s_deadline, End);
                 try
                 {
-                    // Nobody reads this.
+                    // The peer does not read this.
                     if (i % 2 == 0) await socket.SendAsync(new byte[1000], End);
                 }
                 catch (SocketException)
@@ -297,7 +298,7 @@ public sealed class StatusTests : IAsyncLifetime
         await _server.StopAsync();
         using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(End);
         end.CancelAfter(s_deadline);
-        while (CountThreads() > 0) await Task.Delay(5, end.Token); // tidy: waits because a thread tells nobody of its end
+        while (CountThreads() > 0) await Task.Delay(5, end.Token); // tidy: waits because the end of a thread raises no event
     }
 
     private static int CountThreads()

@@ -5,10 +5,9 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// A session on the pool is in the middle of a send of its own thread (docs/design/0062), held there by the test, while others send to its connection, or end it: nothing passes what
-/// it sends, nothing is closed under it, and nobody else waits.
-/// </summary>
+/// <summary> A pool session is in the middle of a send of its own thread (docs/design/0062), where the test stops it,
+/// while other threads send on its connection or end it: nothing overtakes its data, nothing is closed during the send,
+/// and no other thread waits. </summary>
 public sealed class StrandSendTests
 {
     private const int MessageBytes = 40_000;
@@ -282,7 +281,7 @@ public sealed class StrandSendTests
         Assert.Equal(0, session.BytesPending);
     }
 
-    // The system tells of a reset once: a receive behind it finds what the end of all bytes looks like.
+    // The kernel reports a reset once: a later receive looks like the end of the stream.
     [Fact]
     public async Task A_reset_that_it_was_told_of_is_no_end_of_the_peers()
     {

@@ -2,9 +2,8 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// What Linux tells the peer of a Unix socket that ends abruptly. Contract 12 and docs/limits.md promise no more than
-/// this: when one of these fails on a new kernel, they can promise more.
+/// <summary> What the peer of a Unix socket sees on Linux when the connection ends abruptly. Contract 12 and
+/// docs/limits.md guarantee no more than this: if one of these fails on a new kernel, they can guarantee more.
 /// </summary>
 public sealed class UnixEndTests
 {
@@ -45,7 +44,7 @@ public sealed class UnixEndTests
         byte[] buffer = new byte[64];
         int got = 0;
         for (int count; (count = await peer.ReceiveAsync(buffer.AsMemory(got), TestContext.Current.CancellationToken)) > 0;) got += count;
-        // All that tells it from a whole answer is the 10 in front.
+        // Only the length prefix 10 shows that the response is incomplete.
         Assert.Equal("10 half", System.Text.Encoding.ASCII.GetString(buffer, 0, got));
         CloseReason reason = await ended.Task.WaitAsync(TimeSpan.FromSeconds(30), TestContext.Current.CancellationToken);
         Assert.Equal((CloseCause.LocalAbort, true, false), (reason.Cause, reason.WasReset, reason.IsGraceful));

@@ -10,7 +10,7 @@ public sealed unsafe class UringProbeTests
 {
     private static void NeedsUring() => Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
 
-    /// <summary>Answers set-ups as told; the kernel answers the rest.</summary>
+    /// <summary>Returns given results for ring set-ups; the kernel handles the rest.</summary>
     private sealed class Answering(Func<uint, uint, int> setup) : RingCalls
     {
         internal uint LastFlags { get; private set; }

@@ -6,7 +6,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Each refusal of io_uring is told with its cause and with what would allow it: in the error, in the engine's reason, and once as a notice.</summary>
+/// <summary>Each reason why io_uring is unavailable is reported with its cause and its cure: in the error, in the
+/// engine's reason, and once as a notice.</summary>
 public sealed class UringRefusalTests
 {
     private static UringSupport Of(int error, KernelFacts facts = default) => UringRefusal.Of(new RingFailure("io_uring_setup", error), facts);
@@ -109,7 +110,7 @@ public sealed class UringRefusalTests
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         using Listener listener = new();
         Run(new Engine(new EngineOptions { Loops = 1 }, static asked => EngineSelector.Choose(asked, null, static () => UringSupport.No(Errno.EPERM, "by the test of events", "nothing"))));
-        // It is told beside the start.
+        // Reported concurrently with the start.
         Assert.True(SpinWait.SpinUntil(() => listener.Events.Contains("EngineStarted epoll, by the test of events; to allow it: nothing, 1"), TimeSpan.FromSeconds(30)), string.Join('\n', listener.Events));
         string told = Assert.Single(listener.Events, static e => e.StartsWith("Notice System, by the test of events. Using the epoll engine", StringComparison.Ordinal));
         Assert.EndsWith("no-io-uring.md", told, StringComparison.Ordinal);
@@ -124,7 +125,7 @@ public sealed class UringRefusalTests
             if (eventSource.Name == "Whimbrel") EnableEvents(eventSource, EventLevel.Informational);
         }
 
-        // Other tests' engines are heard too. Before the constructor has run there is no queue yet.
+        // Events of other tests' engines arrive as well. Before the constructor has run there is no queue.
         protected override void OnEventWritten(EventWrittenEventArgs eventData) => Events?.Enqueue($"{eventData.EventName} {string.Join(", ", eventData.Payload ?? [])}");
     }
 
@@ -166,7 +167,7 @@ public sealed class UringRefusalTests
 
     private static void Run(Engine engine)
     {
-        // Twice: it is told at the first start only.
+        // Twice: the notice is logged at the first start only.
         engine.StartAsync().AsTask().GetAwaiter().GetResult();
         engine.RestartAsync().AsTask().GetAwaiter().GetResult();
         engine.DisposeAsync().AsTask().GetAwaiter().GetResult();

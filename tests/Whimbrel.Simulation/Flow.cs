@@ -2,8 +2,8 @@ using System.Buffers.Binary;
 
 namespace Whimbrel.Simulation;
 
-// One direction of one connection: what its sender promised, by calling thread, and what its receiver was given. Every byte
-// of every message follows from key, caller and number, so a byte that is wrong, lost, repeated or foreign is noticed.
+// One direction of one connection: the messages its sender promised, by caller, and the bytes its receiver got. Every
+// byte of every message follows from key, caller and number, so a wrong, lost, repeated or foreign byte is detected.
 internal sealed class Flow(World world, int key)
 {
     internal const int HeaderBytes = 20;
@@ -30,7 +30,7 @@ internal sealed class Flow(World world, int key)
 
     internal int Key { get; } = key;
 
-    // The broadcast gate was moved: broadcasts and sends of one caller may then cross.
+    // The broadcast gate was moved: broadcasts and sends of one caller may then change their order.
     internal bool GateWasMoved { get; set; }
 
     internal bool IsComplete { get; private set; }
@@ -67,7 +67,7 @@ internal sealed class Flow(World world, int key)
         return (int)hash;
     }
 
-    // Numbers of one caller grow over all its flows; the promise says what must become of this one.
+    // Numbers of one caller increase over all its flows; the promise records the expected fate of this message.
     internal Promise Add(int lane, int number, int length, Fate fate)
     {
         Promise promise = new(number, length) { Fate = fate };
@@ -78,7 +78,7 @@ internal sealed class Flow(World world, int key)
 
     internal void Resolve(Promise promise, SendResult? result)
     {
-        // Null: cancelled before its first piece. Closed: it may have been on its way.
+        // Null: cancelled before its first piece. Closed: it may have been in progress.
         if (result == SendResult.Queued)
         {
             promise.Fate = Fate.Promised;
@@ -104,7 +104,7 @@ internal sealed class Flow(World world, int key)
         _leftover = unread[taken..].ToArray();
     }
 
-    // The peer's FIN was delivered: all that was promised must be here.
+    // The peer's FIN was delivered: everything promised must have arrived.
     internal void Finished()
     {
         if (_leftoverIsChecked) return;
@@ -232,7 +232,7 @@ internal sealed class Flow(World world, int key)
 
         internal bool WasPassed { get; set; }
 
-        // A SendAsync that ended with Closed, or cancelled after its first piece: what was taken may still arrive.
+        // A SendAsync that ended with Closed, or was cancelled after its first piece: accepted bytes may still arrive.
         internal bool MayArrive { get; set; }
     }
 }

@@ -1,4 +1,4 @@
 namespace Whimbrel.Simulation;
 
-// Something that the library promises did not hold.
+// A guarantee of the library was violated.
 public sealed class OracleException(string message) : Exception(message);

@@ -1,9 +1,9 @@
 namespace Whimbrel.Simulation;
 
-// Runs one world from start to end and judges what is left of it.
+// Runs one world from start to end and checks the final state.
 internal static class Scenario
 {
-    private const int StepLimit = 10_000_000; // a wire of one byte takes its time
+    private const int StepLimit = 10_000_000; // a wire of one byte is slow
 
     internal readonly record struct Outcome(ulong TraceHash, long Steps, int Sessions);
 

@@ -1,4 +1,4 @@
 namespace Whimbrel.Simulation;
 
-// Thrown by a scripted session on purpose.
+// Thrown by a scripted session deliberately.
 public sealed class ScriptException(string message) : Exception(message);

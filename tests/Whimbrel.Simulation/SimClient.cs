@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation;
 
-// A client that dials, and dials again, as long as the world has a budget for it.
+// A client that connects repeatedly, as long as the budget of the world lasts.
 internal sealed class SimClient : IAsyncDisposable
 {
     private readonly World _world;
@@ -34,7 +34,7 @@ internal sealed class SimClient : IAsyncDisposable
         }
         catch (InvalidOperationException e)
         {
-            // Connected or dialling already, or disposed: both may be by the time somebody else calls.
+            // The client may be connected, connecting or disposed when another thread makes this call.
             _world.Log($"client {Number}: {e.Message}");
             return;
         }

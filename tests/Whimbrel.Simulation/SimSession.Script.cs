@@ -2,7 +2,7 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Simulation;
 
-// What a session does when it is its turn, and what other threads do to it.
+// Random actions of a session in its callbacks, and of other threads on it.
 internal sealed partial class SimSession
 {
     private void ActSeveral()
@@ -63,8 +63,8 @@ internal sealed partial class SimSession
         }
     }
 
-    // Another thread gets to run in the middle of this callback: what it posts is reserved and not drained while the callback goes
-    // on, which may send, close or hand over.
+    // Another thread runs in the middle of this callback: its posts are reserved but not processed while the callback
+    // continues and may send, close or hand over.
     private void ActMeanwhile()
     {
         _world.Log($"{this}: meanwhile elsewhere");
@@ -103,7 +103,8 @@ internal sealed partial class SimSession
                 SendWaiting();
                 break;
             case 7 when _isMeanwhile:
-                // A resume that is on its way while the callback pauses comes after it: nothing could be said about that pause.
+                // A resume posted before the callback pauses takes effect after it, so the model cannot judge that
+                // pause.
                 SendSomething();
                 break;
             case 7:
@@ -145,7 +146,7 @@ internal sealed partial class SimSession
         try
         {
             _postsToRun--;
-            // What was posted before a close may still send behind it: nothing could be said about that.
+            // A post made before a close may still send after it, which the model cannot judge.
             if (_hasEndedHere || _hasFinishedHere || _foreignHasEnded || !IsConnected) return;
             if (_world.Chance(600)) SendSomething();
             if (_world.Chance(200)) BroadcastSomething();
@@ -160,7 +161,7 @@ internal sealed partial class SimSession
 
     // ------------------------------------------------------------------ sending
 
-    // Where this session's callbacks run.
+    // Thread or strand that runs the callbacks of this session.
     private bool IsHere => _world.IsPool ? Connection is { } connection && Strand.CurrentOf(connection, Generation) is not null : Loop.IsCurrent;
 
     private SendResult SendNothing() => Send(ReadOnlySpan<byte>.Empty);
@@ -188,7 +189,7 @@ internal sealed partial class SimSession
         bool mayReserve = lane != 0 && IsHere && message.Length <= 32 * 1024;
         SendResult result;
         string how;
-        // In time, before anybody can read it.
+        // Recorded before the peer can read it.
         Flow.Promise promise = _outgoing.Add(lane, number, message.Length, Flow.Fate.Open);
         int form = _world.Random.Next(mayReserve ? 5 : 3);
         if (message.Length > _world.SendLimit)
@@ -223,7 +224,7 @@ internal sealed partial class SimSession
         WasSent(promise, lane, result);
     }
 
-    // More than the queue may ever hold: it throws, unless the end came before, and nothing of it arrives.
+    // More than the queue can ever hold: throws, unless the connection has ended, and no byte of it arrives.
     private void SendTooLarge(Flow.Promise promise, byte[] message)
     {
         try
@@ -249,7 +250,7 @@ internal sealed partial class SimSession
         if (BytesPending > _world.SendLimit + (64 * 1024)) _world.Fail($"{this} has {BytesPending} bytes pending");
     }
 
-    // One message to some of those that are there, each connection once.
+    // One message to some of the connected sessions, at most once to each.
     private void SendToSeveral()
     {
         int lane = _world.Lane;
@@ -261,7 +262,7 @@ internal sealed partial class SimSession
             if (session is { HasConnected: true, _next: null } && _world.Chance(600)) receivers.Add(session);
         }
 
-        // In time, before anybody can read it.
+        // Recorded before the peers can read it.
         Flow.Promise[] promises = [.. receivers.Select(r => r._outgoing.Add(lane, number, message.Length, Flow.Fate.Open))];
         SendResult[] results = new SendResult[receivers.Count + _world.Random.Next(2)];
         int taken = 0;
@@ -271,7 +272,7 @@ internal sealed partial class SimSession
         }
         catch (ArgumentException) when (message.Length > _world.SendLimit)
         {
-            // Nobody gets it.
+            // No receiver gets it.
             for (int i = 0; i < receivers.Count; i++) receivers[i]._outgoing.Resolve(promises[i], SendResult.Full);
             return;
         }
@@ -384,7 +385,7 @@ internal sealed partial class SimSession
     private void JoinGroup(int group)
     {
         if (_incoming is null) return;
-        // The receiver of our outgoing bytes gets them.
+        // The receiver of our outgoing bytes accepts them.
         _outgoing.Joined(group);
         _world.Groups[group].Join(this);
     }
@@ -394,7 +395,7 @@ internal sealed partial class SimSession
         if (_life != Life.Connected || _hasEndedHere) return;
         PauseReceiving();
         _isPausedForSure = true;
-        // The end waits for the resume, and what is unread comes once more before it.
+        // The FIN is delivered after the resume, and unconsumed data is passed once more before it.
         _finishMustFollow = false;
         _world.Log($"{this} pauses");
         Loop.StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(20)), static s => ((SimSession)s!).Resume(), this);
@@ -404,7 +405,7 @@ internal sealed partial class SimSession
     {
         OfferAgain();
         _offerMustFollow = true;
-        // What is there comes once more before the end, be it enough or not.
+        // Unconsumed data is passed once more before the FIN, whether or not it is enough.
         _finishMustFollow = false;
         _world.Log($"{this} asks for what it left");
     }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Simulation;
 
-// Both ends of every connection: does random things in every callback and checks that the callback was due.
+// Both ends of every connection: performs random actions in every callback, and checks that the callback was due.
 internal sealed partial class SimSession : Session
 {
     private readonly World _world;
@@ -17,7 +17,7 @@ internal sealed partial class SimSession : Session
     private bool _hasFinishedHere;
     private bool _peerHasFinished;
     private bool _finishMustFollow;
-    private bool _offerMustFollow; // it has asked for what it left, which comes before the end
+    private bool _offerMustFollow; // it has requested its unconsumed data again, which is passed before the FIN
     private bool _sawPending;
     private int _needed;
     private ScriptException? _thrown;
@@ -125,7 +125,7 @@ internal sealed partial class SimSession : Session
             if (_isPausedForSure) _world.Fail($"{this}: delivery while paused");
             if (_peerHasFinished && unread.Length != _incoming.LeftoverLength) _world.Fail($"{this}: new bytes after OnPeerFinished");
             if (unread.IsEmpty) _world.Fail($"{this}: nothing was offered");
-            // After the peer's FIN there is no more to wait for, and the FIN was told already.
+            // After the peer's FIN no more data can follow, and the FIN was reported already.
             if (unread.Length < _needed && !_peerHasFinished) _finishMustFollow = true;
             _needed = 0;
             _offerMustFollow = false;
@@ -133,7 +133,7 @@ internal sealed partial class SimSession : Session
             _sawPending = false;
             ActSeveral();
             int taken = _takesSome ? _world.Random.Next(unread.Length + 1) : unread.Length;
-            // What was lent must still be the same after all that was called meanwhile.
+            // The borrowed span must be unchanged after all calls made meanwhile.
             _incoming.Took(unread, taken);
             if (_takesSome && !_hasEndedHere && _world.Chance(50))
             {
@@ -141,7 +141,7 @@ internal sealed partial class SimSession : Session
                 NeedBytes(_needed);
             }
 
-            // It looks at what is pending with each send: what it leaves then comes once more, before the end (contract 9).
+            // It reads BytesPending at each send: unconsumed data is then passed again before the FIN (contract 9).
             if (taken < unread.Length && (BytesPending > 0 || _sawPending)) _finishMustFollow = false;
             if (_world.OffersAgain && taken < unread.Length && !_hasEndedHere && _world.Chance(500)) AskForTheRest();
             return taken;
@@ -234,8 +234,8 @@ internal sealed partial class SimSession : Session
             }
             else
             {
-                // On the pool the loop may have had another cause before it heard of the abort.
-                // So may a send have failed before, which is then the first cause.
+                // With thread-pool scheduling the loop may have seen another cause before the abort reached it, for
+                // example an earlier failed send, which is then the first cause.
                 if (!_world.IsPool && _firstEnd == CloseCause.LocalAbort && reason.Cause is not (CloseCause.LocalAbort or CloseCause.PeerReset)) _world.Fail($"{this}: aborted first, ended as {reason}");
                 if (LocalEndPoint is null) _world.Fail($"{this} has forgotten its address");
                 Gone(reason);
@@ -259,7 +259,7 @@ internal sealed partial class SimSession : Session
         if (_client is null) _world.ServerSessionsEnded++;
     }
 
-    // An exception of the script is followed by OnError, unless nobody is there to hear it.
+    // An exception of the script is followed by OnError, unless the session has no connection any more.
     private void MaybeThrow()
     {
         if (_world.ThrowPerMille == 0 || !_world.Chance(_world.ThrowPerMille)) return;

@@ -4,11 +4,11 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation;
 
-// Whole systems in one thread. A seed that fails is printed with its last steps; WHIMBREL_SEED=n runs one seed and prints
-// all of it; ./test --deep runs many more. A seed that has found a defect becomes a test with a name.
+// Whole systems in one thread. A failing seed is printed with its last steps; WHIMBREL_SEED=n runs one seed and prints
+// all of its steps; ./test --deep runs many more. A seed that found a defect becomes a named test.
 public sealed class SimulationTests
 {
-    // A fixed number, so that every machine runs the same ones.
+    // Fixed, so that every machine runs the same seeds.
     private const int Seeds = 12_000;
     private const int DeepSeeds = 200_000;
 
@@ -29,7 +29,7 @@ public sealed class SimulationTests
         int seeds = IsDeep ? DeepSeeds : SeedRun.IsQuick ? Seeds / 10 : Seeds;
         long steps = 0;
         long sessions = 0;
-        // Where a run of before was broken off.
+        // First seed that an interrupted earlier run has not finished.
         _ = int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_FIRST_SEED"), CultureInfo.InvariantCulture, out int seed);
         Stopwatch watch = Stopwatch.StartNew();
         for (; seed < seeds; seed++)
@@ -42,12 +42,12 @@ public sealed class SimulationTests
         Print($"{seed} seeds, {sessions} sessions, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
     }
 
-    // Seeds that found a defect, with what it was.
+    // Seeds that found a defect, with its description.
     [Theory]
-    [InlineData(1500)] // the memory engine sent an empty block for ever
+    [InlineData(1500)] // the memory engine sent an empty block forever
     [InlineData(4702)] // a timer started in OnConnecting fired before OnConnected
-    [InlineData(14569)] // passed memory that arrived after FinishSending left room for one more send
-    [InlineData(148394)] // what a held back end had offered came twice more when it went on
+    [InlineData(14569)] // memory passed after FinishSending left space for one more send
+    [InlineData(148394)] // data offered by a session that was not being read was offered twice more after it resumed
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {
         SynchronizationContext.SetSynchronizationContext(null);
@@ -66,7 +66,7 @@ public sealed class SimulationTests
             hashes.Add(first.TraceHash);
         }
 
-        // Different seeds do different things.
+        // Different seeds have different steps.
         Assert.True(hashes.Count > 190, $"{hashes.Count} different runs of 200 seeds");
     }
 }

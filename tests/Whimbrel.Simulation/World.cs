@@ -5,7 +5,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation;
 
-// One seed: a server, clients, groups and other threads on one memory engine, and all that is counted about them.
+// One seed: a server, clients, groups and other threads on one memory engine, and all counters of the oracle.
 internal sealed class World
 {
     internal const int GroupCount = 3;
@@ -28,7 +28,7 @@ internal sealed class World
     {
         Seed = seed;
         _print = print;
-        // By the seed's number and not by chance: older seeds keep what they found.
+        // By the seed's number and not at random, so that older seeds still find their defects.
         IsPool = seed % 4 == 3;
         Random = new Random(seed ^ 0x2F6B1D);
         int wire = Pick(1, 7, 100, 4096, 64 * 1024, 64 * 1024);
@@ -80,7 +80,7 @@ internal sealed class World
 
     private readonly record struct ConnectionShape(int SendLimit, SlowConsumer Policy, int UnreadLimit, bool? BackPressure, TimeSpan DrainTimeout);
 
-    // IP addresses: an accepted session is told its peer's, so that both ends of a connection can be found by it.
+    // IP addresses, because an accepted session knows its peer's address: both ends of a connection find it by that.
     private static IPEndPoint Nobody { get; } = new(IPAddress.Loopback, IPEndPoint.MaxPort);
 
     private static IPEndPoint Nowhere { get; } = new(IPAddress.Loopback, IPEndPoint.MaxPort - 1);
@@ -90,7 +90,7 @@ internal sealed class World
     // Callbacks run on the (virtual) thread pool.
     internal bool IsPool { get; }
 
-    // Other threads also act in the middle of callbacks, not only between two steps.
+    // Other threads also act inside callbacks, not only between two steps.
     internal bool ActsInside { get; }
 
     // Code is posted to sessions, from callbacks and by other threads (contract 18).
@@ -99,12 +99,12 @@ internal sealed class World
     // One message goes to several sessions at once (docs/design/0063).
     internal bool SendsToEach { get; }
 
-    // Sessions ask for what they have left, again and again (Session.OfferAgain).
+    // Sessions request their unconsumed data repeatedly (Session.OfferAgain).
     internal bool OffersAgain { get; }
 
     internal Random Random { get; }
 
-    // Narrow enough to be met in every fifth seed.
+    // So small that every fifth seed reaches it.
     private long MailboxLimit => Seed % 5 == 2 ? 20_000 : 0;
 
     internal MemoryFaults Faults { get; }
@@ -129,10 +129,10 @@ internal sealed class World
 
     internal int ThrowPerMille { get; }
 
-    // Actions that may still be done.
+    // Number of actions left.
     internal int Budget { get; set; }
 
-    // What somebody awaits, in words.
+    // Descriptions of pending operations.
     internal List<string> Awaited { get; } = [];
 
     internal int OwnedAlive { get; set; }
@@ -177,7 +177,7 @@ internal sealed class World
         return new SimSession(this, null);
     }
 
-    // The two directions of the connection whose dialling end has this name.
+    // The two directions of the connection that was opened from this end point.
     internal (Flow ToServer, Flow ToClient) Link(EndPoint? dialling)
     {
         string name = dialling?.ToString() ?? "";
@@ -187,8 +187,8 @@ internal sealed class World
         return link;
     }
 
-    // Who calls now: 0 for other threads, else the loop, or the strand of a session on the pool. Numbers of one caller
-    // grow over everything it sends.
+    // Identifies the caller: 0 for other threads, otherwise the loop, or the strand of a session on the pool. Numbers
+    // of one caller increase over everything it sends.
     internal int Lane => Loop.Current is { } loop ? 1 + loop.Index : Strand.Current is { } strand ? LaneOf(strand) : 0;
 
     private int LaneOf(Strand strand)
@@ -214,7 +214,7 @@ internal sealed class World
         }
     }
 
-    // ------------------------------------------------------------------ what happened
+    // ------------------------------------------------------------------ log
 
     internal void Log(string line)
     {
@@ -224,7 +224,7 @@ internal sealed class World
         _lines.Enqueue(line);
     }
 
-    // Noted, not thrown: this may run inside an override, whose exceptions are fenced.
+    // Recorded, not thrown: this may run inside an override, whose exceptions are caught.
     internal void Fail(string what)
     {
         if (_failure is not null) return;

@@ -77,7 +77,7 @@ public class AddressTokensTests
             {
                 byte[] bytes = new byte[i % 3 == 0 ? AddressTokens.TokenBytes : random.Next(100)];
                 random.NextBytes(bytes);
-                // The number of the key is no secret.
+                // The number of the key is not secret.
                 if (bytes.Length > 0) bytes[0] = 0;
                 Assert.Equal(AddressTokenCheck.Wrong, tokens.Check(bytes, s_peer, NowMs));
             }
@@ -134,7 +134,7 @@ public class AddressTokensTests
         AddressTokens tokens = new(s_minute, Key(1), keyNumber: 5);
         byte[] token = Token(tokens, s_peer, nowMs: 0x010203040506, bound: [0xAA]);
         byte[] head = [5, 1, 2, 3, 4, 5, 6];
-        // Family, address in 16 bytes, port, scope, what it is bound to.
+        // Family, address in 16 bytes, port, scope, and the bound data.
         byte[] text = [.. head, 2, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4242 >> 8, 4242 & 255, 0, 0, 0, 0, 0xAA];
         Assert.Equal([.. head, .. HMACSHA256.HashData(Key(1), text)[..16]], token);
     }

@@ -44,7 +44,7 @@ public class AnswerBudgetTests
         budget.Received(Peer(1), 1, AnswerBudget.VerifiedMs - 1);
         Assert.True(budget.TrySpend(Peer(1), 1, 60_000, AnswerBudget.VerifiedMs));
 
-        // Nothing was taken, so nothing comes back that could be spent later.
+        // Nothing was taken, so nothing is returned that could be spent later.
         budget.Refund(Peer(1), 1, 60_000);
         long late = (2 * AnswerBudget.VerifiedMs) - 1;
         Assert.False(budget.TrySpend(Peer(1), 1, 60_000, late));

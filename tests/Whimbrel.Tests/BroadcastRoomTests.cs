@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// BroadcastAsync with a time limit: what is left of it when the room that there was has gone to somebody else.
+// BroadcastAsync with a timeout, when the space that became free was taken by another sender.
 public class BroadcastRoomTests
 {
     private static readonly MemoryEndPoint s_here = new("here");
@@ -28,7 +28,7 @@ public class BroadcastRoomTests
             Task<BroadcastResult> timed = server.Sessions.BroadcastAsync(message, TimeSpan.FromMilliseconds(10)).AsTask();
             Mailbox mailbox = engine.GetLoop(0).Mailbox;
             while (mailbox.Any && !timed.IsCompleted) engine.RunOne();
-            // It was told of the room, and has not looked yet.
+            // It was notified of the space, but has not run yet.
             if (!timed.IsCompleted)
             {
                 Fill();
@@ -36,7 +36,7 @@ public class BroadcastRoomTests
                 while (mailbox.Any && !timed.IsCompleted) engine.RunOne();
                 bool wasFull = timed.IsCompleted;
                 engine.RunUntil(() => timed.IsCompleted);
-                // When the loop was quicker once more, there was room after all.
+                // If the loop was faster again, there was space after all.
                 Assert.Equal(wasFull ? SendResult.Full : SendResult.Queued, (await timed).Result);
                 if (wasFull) rounds++;
             }

@@ -44,7 +44,7 @@ public sealed unsafe class BufferTests
         List<Block> blocks = [.. Enumerable.Range(0, BlockPool.MaxKept + 1).Select(_ => pool.Take())];
         foreach (Block block in blocks) pool.Return(block);
         Assert.Equal(0, pool.Outstanding);
-        // The last one was given back to the system, the others are kept.
+        // The last one was returned to the system, the others are kept.
         Assert.True(blocks[^1].Memory == null);
         Assert.True(blocks[^2].Memory != null);
         Assert.Same(blocks[^2], pool.Take());
@@ -63,7 +63,7 @@ public sealed unsafe class BufferTests
         pool.Return(block);
         Assert.Equal(1, owner.Disposals);
         Assert.Equal(0, pool.Outstanding);
-        // The header serves another kind next.
+        // The header is reused for another kind.
         Block large = pool.TakeLarge(100_000);
         Assert.Same(block, large);
         new Span<byte>(large.Memory, 100_000).Fill(7);
@@ -85,7 +85,7 @@ public sealed unsafe class BufferTests
         Assert.Equal("world"u8.ToArray(), new ReadOnlySpan<byte>(second.Memory + second.Start, second.Length).ToArray());
         Assert.NotSame(run, pool.TakeRun(1));
         pool.Return(second);
-        // Nobody refers to it: it is handed out again, empty, with one reference.
+        // Without references it is handed out again, empty, with one reference.
         Assert.Same(run, pool.TakeRun(1));
         Assert.Equal((0, 1), (run.Length, run.References));
         Assert.Equal(0, pool.Outstanding);
@@ -206,7 +206,7 @@ public sealed unsafe class BufferTests
             last = (chunk, offset);
         }
 
-        // A million bytes: chunks of 64, 64, 128, 256, 512 KiB, and nothing was copied from one to the next.
+        // A million bytes: chunks of 64, 64, 128, 256, 512 KiB, without copying from one to the next.
         Assert.Equal(4, last.Chunk);
         arena.Free();
     }

@@ -180,7 +180,7 @@ public sealed class CompletionTests
         completion.HoldsUp = true;
         setter.Start();
         completion.UntilHeld();
-        // As an await begins: a result that is seen is taken, and the object is free for the next.
+        // As an await does: reading the result makes the object free for the next use.
         int result = completion.IsCompleted ? completion.Take(first) : 0;
         completion.LetGo();
         setter.Join();
@@ -209,7 +209,7 @@ public sealed class CompletionTests
                 ran.Add(state);
                 isWithin = true;
                 Assert.Equal(1, completion.Take(completion.Version));
-                // The next use has begun and ended before the completer of the first one has returned.
+                // The next use has started and ended before the completer of the first one returns.
                 completion.OnCompleted(ran.Add, "second", completion.Version, ValueTaskSourceOnCompletedFlags.None);
                 completion.SetResult(2);
                 isWithin = false;
@@ -224,7 +224,8 @@ public sealed class CompletionTests
         Assert.False(completion.Task.IsCompleted);
     }
 
-    // Four objects, each with one thread that completes and one that waits: by looking, by a continuation, and blocked.
+    // Four objects, each with one thread that completes and one that waits: by polling, by a continuation, and by
+    // blocking.
     [Fact]
     public void Eight_threads_use_the_same_objects_again_and_again_and_every_result_arrives_once()
     {
@@ -270,7 +271,7 @@ public sealed class CompletionTests
                             break;
                     }
 
-                    // Throws when it was resumed too early.
+                    // Throws if it was resumed too early.
                     int result = completion.Take(version);
                     if (result != round) wrong.Enqueue($"{result} in round {round}");
                 }
@@ -297,7 +298,8 @@ public sealed class CompletionTests
         }
     }
 
-    // Is free again with its result, as reads and sends are; holds its completer up where nothing is to be seen of the result yet.
+    // Is free again after its result was read, as reads and sends are; delays its completer where the result is not
+    // visible yet.
     private sealed class Reused(Engine engine) : Completion<int>(engine), IDisposable
     {
         private readonly ManualResetEventSlim _held = new();
@@ -306,7 +308,7 @@ public sealed class CompletionTests
 
         internal bool HoldsUp { get; set; }
 
-        /// <summary>A little, for a time that differs.</summary>
+        /// <summary>Delays a little, for a varying time.</summary>
         internal bool Dawdles { get; init; }
 
         internal int Take(short version) => GetResult(version);
@@ -336,7 +338,7 @@ public sealed class CompletionTests
         }
     }
 
-    // Runs what it is given to run elsewhere at once: the shortest way from the completer to the awaiter.
+    // Runs scheduled work immediately: the shortest path from the completer to the awaiter.
     private sealed class RunningEngine() : Engine("running", "a test", new EngineOptions())
     {
         internal override void Offload(Action<object?> action, object? state) => action(state);
@@ -344,7 +346,7 @@ public sealed class CompletionTests
         internal override void Offload(IThreadPoolWorkItem item) => item.Execute();
     }
 
-    // Counts what it is given to run elsewhere.
+    // Counts scheduled work.
     private sealed class CountingEngine() : Engine("counting", "a test", new EngineOptions())
     {
         private int _offloaded;

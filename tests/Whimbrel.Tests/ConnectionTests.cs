@@ -5,8 +5,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// One server on a memory loop, raw peers: what cannot be seen, or not forced, through real sockets. Several of these were
-// found by the simulation.
+// One server on a memory loop with raw peers: behaviour that cannot be observed or forced through real sockets. The
+// simulation found several of these defects.
 public sealed class ConnectionTests
 {
     private static readonly MemoryEndPoint s_here = new("here");
@@ -70,7 +70,7 @@ public sealed class ConnectionTests
         session.Loop.Post(() => Assert.Equal(SendResult.Queued, session.Send(new byte[4096].AsSpan())));
         engine.RunUntilIdle();
         using CancellationTokenSource cancel = new();
-        // Both before the loop looks again: control is drained first.
+        // Both arrive before the loop's next check: control is processed first.
         Task<SendResult> waiting = session.SendAsync(new byte[4000], cancel.Token).AsTask();
         cancel.Cancel();
         engine.RunUntilIdle();
@@ -216,7 +216,7 @@ public sealed class ConnectionTests
                 s.After(TimeSpan.FromMilliseconds(2)).Cancel();
             },
         };
-        // The second address has its turn after the head start of the first, and by then the timers are due.
+        // The second address is tried after the head start of the first, when the timers are due.
         Client client = new(new ClientOptions { Engine = engine, EndPoints = [nowhere, s_here] }, () => session);
         engine.Run(client.ConnectAsync());
         Assert.True(periodic!.IsActive);
@@ -255,7 +255,7 @@ public sealed class ConnectionTests
         engine.RunUntilIdle();
         engine.Dial(s_here);
         engine.RunUntilIdle();
-        // Members are served from the last to the first: the one that joined last meets its limit first.
+        // Members are served from the last to the first: the member that joined last reaches its limit first.
         sessions[1].Loop.Post(() =>
         {
             sessions[1].Send(new byte[4096].AsSpan());
@@ -321,7 +321,7 @@ public sealed class ConnectionTests
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
-            // As an engine does that had taken both before it was told to stop.
+            // As an engine that had received both before it was asked to stop.
             Connection connection = session.Connection!;
             connection.CompleteReceive([1, 2, 3]);
             session.ResumeReceiving();
@@ -334,7 +334,7 @@ public sealed class ConnectionTests
         End(engine);
     }
 
-    // The offer of the resume, and then those that the session asks for.
+    // The delivery by the resume, and then those that the session requests.
     [Fact]
     public void The_peers_FIN_does_not_overtake_what_the_session_asks_for_again_and_again()
     {
@@ -398,7 +398,7 @@ public sealed class ConnectionTests
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
-            // As an engine does that had read it before it was told to stop.
+            // As an engine that had read it before it was asked to stop.
             session.Connection!.CompleteReceiveEnd();
             session.Send("last"u8);
             session.Close();
@@ -484,7 +484,7 @@ public sealed class ConnectionTests
         engine.RunUntilIdle();
         Assert.Equal(SendResult.Queued, session.Send("first"u8));
         Task<SendResult>? pieces = null;
-        // Control is drained before data: the place of the first is reserved, and its bytes are on their way.
+        // Control is processed before data: the place of the first is reserved, and its bytes are in transit.
         session.Loop.Post(() => pieces = session.SendAsync(new byte[10_000]).AsTask());
         List<byte> received = [];
         for (engine.RunUntilIdle(); peer.Available > 0; engine.RunUntilIdle()) received.AddRange(ReadAll(peer));
@@ -543,7 +543,7 @@ public sealed class ConnectionTests
         (MemoryEngine engine, _) = Serve(() => session);
         engine.Dial(s_here);
         engine.RunUntilIdle();
-        // The stop itself, and the look of a host at a session that connected meanwhile.
+        // The stop itself, and the host's check of a session that connected meanwhile.
         session.Loop.Post(() => session.Connection!.ServerStopping());
         session.Loop.Post(() => session.Connection!.ServerStopping());
         engine.RunUntilIdle();
@@ -585,7 +585,7 @@ public sealed class ConnectionTests
         session.Loop.Post(() => session.Close());
         Assert.Equal(SendResult.Queued, session.Send("before"u8));
         engine.RunUntilIdle();
-        // A second round, in which somebody on the loop tries between the drain and the flush.
+        // A second round, with a send on the loop between the drain and the flush.
         session.Loop.Post(() => late = session.Send("after"u8));
         engine.RunUntilIdle();
         Assert.Equal(SendResult.Closed, late);

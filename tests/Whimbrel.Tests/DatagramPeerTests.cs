@@ -4,7 +4,7 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Tests;
 
-/// <summary>A peer is a value: it says what its end point says, and equals what means the same.</summary>
+/// <summary>A peer is a value: it reports its end point's data, and equals peers with the same meaning.</summary>
 public sealed class DatagramPeerTests
 {
     [Theory]

@@ -4,7 +4,7 @@ using Whimbrel.Datagrams;
 
 namespace Whimbrel.Tests;
 
-// Safe: lent memory is freed after the queue that it was lent to.
+// Safe: lent memory is freed after the queue that uses it.
 public sealed unsafe class DatagramQueueTests
 {
     private const int LentBytes = 8_000;
@@ -35,7 +35,7 @@ public sealed unsafe class DatagramQueueTests
                         AppendRun(queue, model, run, random.Next(1, 1_500), in peer);
                         break;
                     case 2:
-                        // A batch: what lies in lent memory, all or a part of it, and what does not; then the memory is wanted back.
+                        // A batch: datagrams partly or fully in lent memory, and others; then the memory is reclaimed.
                         random.NextBytes(new Span<byte>(lent, LentBytes));
                         queue.Lend(lent, LentBytes);
                         int start = random.Next(LentBytes - 1);
@@ -122,7 +122,7 @@ public sealed unsafe class DatagramQueueTests
             for (int j = 0; j < entry.Count; j++, index++)
             {
                 int length = Math.Min(entry.Length, entry.TotalBytes - offset);
-                // Who sends the first by itself goes by the length alone.
+                // A caller that sends the first datagram separately uses Length only.
                 if (j == 0) Assert.True(entry.Length == length && entry.FullLength >= length, $"seed {seed}: datagram {index} is {length} bytes, its entry says {entry.Length}");
                 Assert.True(new ReadOnlySpan<byte>(entry.Data + offset, length).SequenceEqual(model[index].Data), $"seed {seed}: datagram {index}");
                 Assert.Equal(model[index].Peer, entry.Peer);

@@ -11,7 +11,7 @@ public sealed class GatheringStrandsTests
         Strand[] strands = Strands(6);
         GatheringStrands noted = new();
         noted.Post();
-        // All are of one thread, which has four places to try.
+        // All belong to one thread, which tries four places.
         int[] places = [.. strands.Select(noted.Enter)];
         Assert.Equal(4, places.Where(static p => p >= 0).Distinct().Count());
         Assert.Equal([-1, -1], places[4..]);

@@ -2,7 +2,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// What changes a group while a broadcast walks over its members: each is served once, nobody is passed by.
+// Changes of a group while a broadcast enumerates its members: each member is served exactly once.
 public sealed class GroupWalkTests : IDisposable
 {
     private const int Members = 6;
@@ -50,7 +50,7 @@ public sealed class GroupWalkTests : IDisposable
         return System.Text.Encoding.ASCII.GetString(bytes);
     }
 
-    // The sessions that got it, each as often as it did.
+    // The sessions that received it, each as often as it did.
     private int[] Served(string text) =>
         [.. Enumerable.Range(0, Members).SelectMany(i => Enumerable.Repeat(i, Read(i).Length / text.Length))];
 
@@ -71,7 +71,7 @@ public sealed class GroupWalkTests : IDisposable
             if (session.Tag is int tag && tag == at) _group.Leave(_sessions[leaver]);
             return true;
         }));
-        // Members are asked from the last to the first: those behind the one that is asked were served already.
+        // Members are visited from the last to the first: members with a higher index were served already.
         bool wasServed = leaver >= at;
         int[] expected = [.. Enumerable.Range(0, Members).Where(i => i != leaver || wasServed)];
         Assert.Equal(expected, asked.Order());
@@ -139,7 +139,8 @@ public sealed class GroupWalkTests : IDisposable
             });
             return true;
         }));
-        // 4 and 5 had the outer one already; from 3 on the inner one comes first. 1 left before either got there.
+        // 4 and 5 received the outer broadcast already; from 3 on the inner one comes first. 1 left before either
+        // reached it.
         Assert.Equal("inner|outer|,,inner|outer|,inner|outer|,outer|inner|,outer|inner|", string.Join(',', Enumerable.Range(0, Members).Select(Read)));
         Assert.Equal(4, _group.Count);
     }
@@ -147,7 +148,7 @@ public sealed class GroupWalkTests : IDisposable
     [Fact]
     public void Who_hears_of_a_slow_member_may_make_others_leave()
     {
-        // Its peer reads nothing: 64 KiB are on the wire, 64 KiB wait.
+        // Its peer reads nothing: 64 KiB are in the wire, 64 KiB are queued.
         for (int i = 0; i < 2; i++) OnLoop(() => _sessions[3].Send(new byte[64 * 1024]));
         Assert.Equal(64 * 1024, _sessions[3].BytesPending);
         List<NoticeKind> notices = [];
@@ -164,8 +165,9 @@ public sealed class GroupWalkTests : IDisposable
         Assert.Equal(3, _group.Count);
     }
 
-    // Members leave, join and are sent other broadcasts while they are asked. The model is a set; what it says of each broadcast:
-    // whoever was a member all the time was asked once, whoever was not at its beginning never, nobody twice.
+    // Members leave, join and receive other broadcasts inside predicates. The model is a set: for each broadcast, a
+    // member for the whole time was asked once, a session that was no member at its beginning was never asked, and no
+    // session was asked twice.
     [Fact]
     public void Whatever_happens_in_predicates_each_member_is_asked_once()
     {
@@ -175,7 +177,7 @@ public sealed class GroupWalkTests : IDisposable
             HashSet<int> members = [.. Enumerable.Range(0, Members)];
             int[] expected = new int[Members];
             List<Walk> walks = [];
-            List<string> wrong = []; // an exception in a predicate would only leave that member out
+            List<string> wrong = []; // an exception in a predicate would only skip that member
             OnLoop(() =>
             {
                 _sessions.ForEach(_group.Join);
@@ -227,7 +229,7 @@ public sealed class GroupWalkTests : IDisposable
 
     private sealed class Walk(HashSet<int> staying)
     {
-        // Members since it began, without a break.
+        // Members from its beginning without interruption.
         internal HashSet<int> Staying { get; } = staying;
 
         internal HashSet<int> Asked { get; } = [];

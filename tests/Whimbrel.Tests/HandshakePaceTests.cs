@@ -2,7 +2,7 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Tests;
 
-/// <summary>The part of a turn that handshakes have, without a loop: ticks are told.</summary>
+/// <summary>The share of a loop iteration for handshakes, without a loop: the ticks are arguments.</summary>
 public sealed class HandshakePaceTests
 {
     private static readonly long s_most = HandshakePace.MostTicks;
@@ -38,7 +38,7 @@ public sealed class HandshakePaceTests
     public void A_step_that_would_end_too_late_by_the_average_of_its_kind_waits()
     {
         HandshakePace pace = new();
-        // A hello takes a quarter of the time, lately, and any other step a tenth.
+        // A ClientHello takes a quarter of the time on average, and any other step a tenth.
         for (int i = 0; i < 200; i++)
         {
             pace.Count(isHello: true, s_most / 4);
@@ -65,7 +65,7 @@ public sealed class HandshakePaceTests
         pace.TurnBegins();
         pace.Begin();
         pace.Count(isHello: true, s_most / 2);
-        // It counts for an eighth of what it can be at most.
+        // It counts for an eighth of its maximum.
         Assert.True(pace.HasTime(isHello: false));
     }
 }

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Safe: the memory is looked at for being there only.
+// Safe: the memory is only checked for presence.
 public sealed unsafe class LargeBlockTests
 {
     [Fact]
@@ -17,7 +17,7 @@ public sealed unsafe class LargeBlockTests
         for (int i = 0; i < 6; i++)
         {
             engine.RunFor(TimeSpan.FromMilliseconds(700));
-            // Not given back and made again.
+            // Not freed and allocated again.
             Assert.True(block.IsThere);
             Take();
         }

@@ -63,7 +63,7 @@ public sealed class LifeTests
         ours.PeerFinishes();
         Assert.False(ours.PeerWasFirst);
 
-        // What is held nobody has heard of: who ends the own half then has not been asked to.
+        // The user has not seen a held FIN: shutting down the own side is not a response to it then.
         Life held = default;
         held.HoldPeersEnd();
         held.BeginFinish();

@@ -2,7 +2,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Runs something on the one loop of a memory engine, and then whatever follows from it.
+// Runs an action on the only loop of a memory engine, and then everything that follows from it.
 internal static class LoopOfTests
 {
     internal static void OnLoop(this MemoryEngine engine, Action action)

@@ -4,7 +4,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// EngineOptions.MailboxLimitBytes: what happens at it. The loops run when the test says so, so the mailboxes stay full as long as it likes.
+// EngineOptions.MailboxLimitBytes: behaviour at the limit. The test runs the loops, so the mailboxes stay full until it
+// does.
 public sealed class MailboxLimitTests : IDisposable
 {
     private const int Limit = 16 * 1024;
@@ -38,7 +39,7 @@ public sealed class MailboxLimitTests : IDisposable
         _engine.Run(server.StartAsync());
         for (int i = 0; i < count; i++)
         {
-            // One by one: then both lists have the same order.
+            // One by one, so that both lists have the same order.
             _peers.Add(_engine.Dial(s_here));
             _engine.RunUntilIdle();
         }
@@ -66,7 +67,7 @@ public sealed class MailboxLimitTests : IDisposable
         Assert.Contains("16 KiB", notice.Message, StringComparison.Ordinal);
         Assert.Equal(0, _sessions[1].BytesPending);
         _engine.RunUntilIdle();
-        // The first one's queue ran empty; the last was not refused.
+        // The queue of the first one drained; the last one was not refused.
         Assert.Equal([1, 1, 1, 0], _sessions.Select(static s => s.Drains));
         Assert.All(_sessions, static s => Assert.True(s.IsConnected));
         Assert.Equal([Limit - Mailbox.ItemBytes, 0, 0, 0], _peers.Select(static p => p.Available));
@@ -84,7 +85,7 @@ public sealed class MailboxLimitTests : IDisposable
         bool IsOfFirstLoop(int i) => ReferenceEquals(all[i].Loop, all[0].Loop);
         SendResult[] results = new SendResult[4];
         int cost = 100 + Mailbox.ItemBytes + (2 * Mailbox.TargetBytes);
-        // There is room for one loop's, and not for both.
+        // There is space for one loop's message, but not for both.
         int filler = Limit - Mailbox.ItemBytes - cost;
         Assert.Equal(SendResult.Queued, _sessions[0].Send(new byte[filler]));
         Assert.Equal(2, Session.SendToEach(new byte[100], all, results));
@@ -97,7 +98,7 @@ public sealed class MailboxLimitTests : IDisposable
         Assert.Equal(0, Session.SendToEach("x"u8, all, results));
         Assert.All(results, static r => Assert.Equal(SendResult.Full, r));
         _engine.RunUntilIdle();
-        // Those of the first loop also when their queue ran empty.
+        // Those of the first loop also when their queue drained.
         Assert.All(_sessions, static s => Assert.InRange(s.Drains, 1, 2));
         Assert.All(_sessions, static s => Assert.Equal((0L, true), (s.BytesPending, s.IsConnected)));
         Assert.Equal(4, Session.SendToEach("y"u8, all, results));
@@ -135,7 +136,8 @@ public sealed class MailboxLimitTests : IDisposable
     [Fact]
     public void Two_thousand_sessions_of_a_loop_that_does_not_run_are_sent_to_for_a_while_and_nothing_is_lost()
     {
-        // 2 KiB to each in every frame of a game: what used to lose seven of ten. By default the budget is far above what a loop has to catch up with.
+        // 2 KiB to each in every frame of a game: this used to lose seven of ten messages. The default budget is far
+        // above what a loop has to process.
         const int many = 2_000;
         const int frames = 5;
         List<Notice> notices = [];
@@ -202,7 +204,7 @@ public sealed class MailboxLimitTests : IDisposable
         Task<SendResult> waiting = _sessions[1].SendAsync(memory).AsTask();
         Assert.False(waiting.IsCompleted);
         Assert.Equal(new EngineCounters(Limit, 0, 0, 0, 0, 0), _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
-        memory[0] = 9; // nobody has looked at it yet
+        memory[0] = 9; // the message has not been read yet
         _engine.RunUntilIdle();
         Assert.True(waiting.IsCompleted);
         Assert.Equal(SendResult.Queued, await waiting);
@@ -220,9 +222,9 @@ public sealed class MailboxLimitTests : IDisposable
         _sessions[1].WhenReceived = session =>
         {
             results.Add(session.Send("first|"u8));
-            _sessions[0].Send(new byte[Limit]); // the budget's last byte and more: it was empty
+            _sessions[0].Send(new byte[Limit]); // more than the budget, accepted because it was empty
             results.Add(session.Send("refused|"u8));
-            results.Add(session.Send(new byte[40_000])); // too large to be gathered
+            results.Add(session.Send(new byte[40_000])); // too large to be batched
             results.Add(session.Room(10).IsEmpty ? SendResult.Full : SendResult.Queued);
         };
         _peers[1].Write([1]);
@@ -234,7 +236,7 @@ public sealed class MailboxLimitTests : IDisposable
         Assert.True(_sessions[1].Drains > 0);
     }
 
-    // A reservation that comes to nothing must not leave somebody waiting for it.
+    // A cancelled reservation must not leave another caller waiting for it.
     [Fact]
     public async Task A_refused_send_does_not_hold_up_a_close_or_a_SendAsync_that_saw_it_under_way()
     {

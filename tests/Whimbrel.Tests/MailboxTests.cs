@@ -20,7 +20,7 @@ public sealed class MailboxTests
     {
         _loop = new MemoryEngine(1).GetLoop(0);
         _mailbox = new Mailbox(_loop);
-        // Its generation is another one: what is drained for it is dropped.
+        // Its generation differs: what is processed for it is dropped.
         _connection = new Connection(_loop);
     }
 
@@ -64,7 +64,7 @@ public sealed class MailboxTests
         Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, [1], default));
         Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default, new Noted(static () => Assert.Fail("it stays the caller's")), 0, 0));
         Assert.Equal(new EngineCounters(NarrowBytes, 2, 0, 0, 0, 0), _narrow.ReadCounters());
-        // Another loop has no more room; control and items without bytes have no limit.
+        // Data for another loop is refused; control and items without bytes have no limit.
         Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
         Assert.True(mailbox.PostControl(static (_, _, _, _) => { }));
         Assert.True(mailbox.PostItem(DataKind.Close, connection, Nobody));
@@ -100,7 +100,7 @@ public sealed class MailboxTests
         Connection connection = new(_narrow.GetLoop(0));
         Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
         Assert.True(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
-        // A callback that was told that there is room is not refused any more.
+        // After a callback that reported space, the next send is not refused.
         Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), 0, NarrowBytes, wakesByPool: true));
         Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), 0, NarrowBytes, wakesByPool: true));
         Assert.Equal(2 * (NarrowBytes + Mailbox.ItemBytes), _narrow.ReadCounters().MailboxBytes);
@@ -126,7 +126,7 @@ public sealed class MailboxTests
         Assert.Equal(0, wakes[0]);
         Assert.Equal((3, 1), (wakes.Count, mailbox.Wakes));
         mailbox.Drain();
-        // Outside of it, and on threads that are not the pool's, at once.
+        // Outside of it, and on threads that are not pool threads, immediately.
         Assert.True(mailbox.TrySleep());
         Post();
         Assert.Equal(2, wakes[^1]);
@@ -156,7 +156,7 @@ public sealed class MailboxTests
         for (int i = 0; i < 40; i++)
         {
             Gather(engine, mailbox);
-            // The pool comes to it before the two callbacks by which the next answer comes.
+            // The pool runs it before the two callbacks that send the next response.
             RunWake(mailbox);
             RunWake(mailbox);
             Assert.Equal(0, mailbox.Wakes);
@@ -195,7 +195,7 @@ public sealed class MailboxTests
         Assert.Equal(1, mailbox.Wakes);
         mailbox.Drain();
         Assert.True(mailbox.TrySleep());
-        // Nor do they get it from who asked before.
+        // The wake does not give it to them either if another connection asked first.
         Gather(engine, mailbox);
         RunWake(mailbox);
         RunWake(mailbox);
@@ -251,12 +251,12 @@ public sealed class MailboxTests
         Assert.False(mailbox.WakeIfLate());
         Assert.True(mailbox.TrySleep());
         Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 0, 1, wakesByPool: true));
-        // It may have been queued just now; from then on the watchdog looks often.
+        // It may have been queued just now; from then on the watchdog checks often.
         Assert.True(mailbox.WakeIfLate());
         Assert.Equal(0, mailbox.Wakes);
         Assert.True(mailbox.WakeIfLate());
         Assert.Equal(1, mailbox.Wakes);
-        // The pool comes to it after all.
+        // The pool runs it after all.
         engine.RunUntilIdle();
         Assert.Equal(1, mailbox.Wakes);
         Assert.False(mailbox.WakeIfLate());
@@ -276,7 +276,7 @@ public sealed class MailboxTests
         int posted = 0;
         for (; _mailbox.Any; drains++)
         {
-            // Control does not wait for the rest.
+            // Control does not wait for data.
             _mailbox.PostControl((_, _, _, _) => posted++);
             _mailbox.Drain();
             Assert.Equal(drains + 1, posted);
@@ -346,14 +346,14 @@ public sealed class MailboxTests
         SendTarget[] both = [new(_connection, Nobody), new(other, Nobody)];
         for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, _mailbox.PostShared(both, new byte[100]));
         Assert.Equal(1, _mailbox.WaitingItems);
-        // Others, in another order, of another tenant, fewer; and the same again where something came in between.
+        // Different members, order, tenant or number; and the same again if another item came in between.
         Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1], both[0]], [1]));
         Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1], new(_connection, Nobody + 1)], [1]));
         Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1]], [1]));
         _mailbox.PostSend(_connection, Nobody, [1], default);
         Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1]], [1]));
         Assert.Equal(6, _mailbox.WaitingItems);
-        // A run holds so much, and no message is divided.
+        // A run has a size limit, and no message is divided.
         for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, _mailbox.PostShared(both, new byte[(Run.FixedCapacity / 2) - i]));
         Assert.Equal(8, _mailbox.WaitingItems);
         _mailbox.Drain();
@@ -414,7 +414,7 @@ public sealed class MailboxTests
             Assert.True(mailbox.PostBroadcast(shard, new BroadcastData(new byte[2_000]), null));
         }
 
-        // 200,000 bytes: chunks of 64, 64 and 128 KiB, of which a run takes at most 64.
+        // 200,000 bytes: chunks of 64, 64 and 128 KiB, of which a run holds at most 64.
         Assert.Equal(4, mailbox.WaitingItems);
     }
 
@@ -457,7 +457,7 @@ public sealed class MailboxTests
         Assert.False(_mailbox.TrySleep());
         _mailbox.Drain();
         for (int i = 0; i < 10; i++) _mailbox.PostControl(static (_, _, _, _) => { });
-        // It does not sleep: nobody needs to wake it.
+        // The loop does not sleep, so no wake is needed.
         Assert.Equal(1, _mailbox.Wakes);
     }
 

@@ -2,7 +2,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// A thread that sends a little to each of many sessions, again and again: what has gathered for one of them leaves together.
+// A thread that repeatedly sends a little to each of many sessions: batched messages of one session are sent together.
 public sealed class ManySessionsTests : IDisposable
 {
     private const int Sessions = 200;

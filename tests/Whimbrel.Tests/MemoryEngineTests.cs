@@ -5,7 +5,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// The engine that checks the others must itself be right.
+// The engine that checks the others must itself be correct.
 public sealed class MemoryEngineTests
 {
     private static readonly MemoryEndPoint s_here = new("here");
@@ -159,7 +159,7 @@ public sealed class MemoryEngineTests
         for (int i = 0; i < 5; i++) engine.GetLoop(0).Post(() => engine.Block(TimeSpan.FromMilliseconds(60)));
         engine.GetLoop(0).Post(() => ended = engine.GetLoop(0).BusySinceMs);
         engine.RunUntilIdle();
-        Assert.Equal(began, ended); // one turn of 300 ms
+        Assert.Equal(began, ended); // one iteration of 300 ms
         Assert.Empty(notices);
         Assert.Equal(0, engine.GetLoop(0).ReadCounters().BlockedTurns);
         engine.Run(engine.DisposeAsync());
@@ -217,7 +217,7 @@ public sealed class MemoryEngineTests
         Recorder session = Connected(out MemoryEngine engine);
         Connection connection = session.Connection!;
         session.Loop.Post(() => act(session.Loop, connection));
-        // The fence around a posted action swallows the exception; the run does not.
+        // The catch around a posted action swallows the exception; the run does not.
         string message = Assert.Throws<ContractViolationException>(engine.RunUntilIdle).Message;
         Assert.Contains(rule, message, StringComparison.Ordinal);
         Assert.Contains("(seed 1", message, StringComparison.Ordinal);

@@ -3,7 +3,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// The writer against a model, and what becomes of memory that somebody keeps too long. Sending is in the conformance suite.
+// The writer compared with a model, and the invalidation of memory that is kept too long. The conformance suite tests
+// sending.
 public sealed class MessageWriterTests
 {
     [Theory]
@@ -11,7 +12,7 @@ public sealed class MessageWriterTests
     [InlineData(Scheduling.ThreadPool)]
     public void Random_sequences_of_writes_and_sends_arrive_as_a_model_says(Scheduling scheduling)
     {
-        // Some MiB each: they are made once.
+        // Some MiB each, created once.
         List<byte>[] models = [[], []];
         List<byte>[] arrived = [[], []];
         foreach (int seed in Seeds.Some(100))
@@ -28,7 +29,7 @@ public sealed class MessageWriterTests
                     sessions.Add(session);
                     return session;
                 });
-            // Two sessions and one writer: blocks go from the one to the other.
+            // Two sessions and one writer: blocks move from one to the other.
             TestPeer[] peers = [network.Connect(server), network.Connect(server)];
             for (int round = 0; round < 40; round++)
             {
@@ -51,11 +52,11 @@ public sealed class MessageWriterTests
         Memory<byte> kept = writer.GetMemory(100);
         kept.Span[0] = 1;
         writer.Advance(1);
-        kept.Span[1] = 2; // still this message's
+        kept.Span[1] = 2; // still valid for this message
         writer.Clear();
         Assert.Throws<InvalidOperationException>(() => kept.Span.Length);
         Assert.Throws<InvalidOperationException>(() => kept.Pin());
-        // Asked for again, it is the new message's room and nobody else's.
+        // Requested again, the memory belongs to the new message only.
         writer.GetSpan(1)[0] = 7;
         Assert.Throws<InvalidOperationException>(() => kept.Span.Length);
     }
@@ -72,7 +73,7 @@ public sealed class MessageWriterTests
         pin.Dispose();
         writer.Clear();
         Assert.Equal(0, writer.Length);
-        // A block in which nothing is yet is not changed for a larger one under who writes into it.
+        // An empty block is not replaced by a larger one while its memory is pinned.
         pin = writer.GetMemory(10).Pin();
         Assert.Throws<InvalidOperationException>(() => writer.GetSpan(100_000));
         pin.Dispose();
@@ -118,7 +119,7 @@ public sealed class MessageWriterTests
 
     private sealed class Writing(Random random, MessageWriter writer, List<byte> model) : Session
     {
-        // Each byte is one more than the byte before.
+        // Each byte is one more than the previous byte.
         private static readonly byte[] s_ramp = [.. Enumerable.Range(0, 256 + 200_000).Select(static i => (byte)i)];
 
         private byte _next;

@@ -7,7 +7,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Mistakes of a user's that were silent, or whose message led elsewhere: each says now what happened and what to do.
+// Misuse that was silent, or whose message was misleading: each message says now what happened and what to do.
 public sealed class MistakeTests
 {
     private static readonly EndPoint s_here = new MemoryEndPoint("here");

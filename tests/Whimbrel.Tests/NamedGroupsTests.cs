@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// What groups cost in memory: names that come and go leave nothing, and quiet groups hold next to nothing.
+// Memory cost of groups: dropped names leave nothing, and idle groups hold almost nothing.
 public sealed class NamedGroupsTests : IDisposable
 {
     private static readonly MemoryEndPoint s_here = new("here");
@@ -72,7 +72,7 @@ public sealed class NamedGroupsTests : IDisposable
             else _engine.Elsewhere(action);
             _engine.RunUntilIdle();
             Assert.Equal(0, _server.Groups.Count);
-            if (first == 4 * Step) before = ManagedBytes(); // the mailbox has its size
+            if (first == 4 * Step) before = ManagedBytes(); // the mailbox has grown to its size
         }
 
         long grown = ManagedBytes() - before;
@@ -101,7 +101,7 @@ public sealed class NamedGroupsTests : IDisposable
         TestContext.Current.TestOutputHelper?.WriteLine($"{each} bytes for each group of {Members}");
         Assert.True(each < 1_200, $"{each} bytes for each group of {Members}");
 
-        // One broadcast in each, all in one turn: at 64 KiB the run they would hold 640 MiB.
+        // One broadcast in each, all in one iteration: at 64 KiB per run they would hold 640 MiB.
         int peak = 0;
         bool All(Session session)
         {

@@ -4,7 +4,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Tests;
 
-// The one form of an address: what it means, and what is said about text that is none.
+// The common form of addresses: meaning, and messages for invalid text.
 public sealed class NetworkAddressTests
 {
     [Theory]

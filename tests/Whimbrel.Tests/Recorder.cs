@@ -1,6 +1,6 @@
 namespace Whimbrel.Tests;
 
-// A session that notes its callbacks and lets the test reach what is protected.
+// A session that records its callbacks and exposes protected members to the test.
 internal sealed class Recorder : Session
 {
     internal List<string> Calls { get; } = [];

@@ -6,8 +6,9 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// The object of a connection serves many. Its next tenant must find it as a new one would be: whatever field it has, also one that is added
-// later. The last tenant leaves what its life made dirty, and in its last callback every field of a plain type is made dirty besides.
+// Connection objects are reused. The next tenant must find the object as a new one would be: every field, including
+// fields added later. The previous tenant leaves the fields that its life changed, and in its last callback every field
+// of a simple type is changed as well.
 public sealed class RecycledConnectionTests
 {
     private static readonly MemoryEndPoint s_here = new("here");
@@ -23,7 +24,8 @@ public sealed class RecycledConnectionTests
         ["_dirty"] = "it may still be on the dirty list, for whoever comes next",
     };
 
-    // Not made dirty by force: what the loop and the queue know of them must agree, and they are in order before the last callback comes.
+    // Not changed by force: the loop and the queue must agree on these fields, which are correct before the last
+    // callback.
     private static readonly Dictionary<string, string> s_inOrderBefore = new()
     {
         ["RoomOwedTo"] = "the mailbox's: names a tenant by its generation, and is none of the next",
@@ -131,7 +133,7 @@ public sealed class RecycledConnectionTests
         first.Loop.Post(() => s_lives[life](first, peer));
         engine.RunUntilIdle();
         if (!first.HasEnded) peer.Reset();
-        // No time passes: a deadline of the last tenant would show.
+        // No time passes, so that a deadline of the previous tenant would show.
         engine.RunUntilIdle();
         Assert.True(first.HasEnded);
 
@@ -174,7 +176,7 @@ public sealed class RecycledConnectionTests
             second.Loop.Blocks.Release(run);
             connection.GiveBackForeign(100, late);
             operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4, mayBeTakenBack: false);
-            s_operationCount.SetValue(connection, 1); // as whoever begins one does, whatever tenant there is by then
+            s_operationCount.SetValue(connection, 1); // as each operation does at its start, for the current tenant
             connection.DrainOperation(late, operation);
             connection.DrainFinishSending(late);
             connection.DrainClose(late, null);
@@ -187,7 +189,7 @@ public sealed class RecycledConnectionTests
         Assert.Equal((0, 0), (other.Available, second.BytesPending));
         Assert.Equal(1, second.Friends.Count);
 
-        // A join is counted by who asks for it, and given back by who finds that it came too late.
+        // A join is counted by the caller, and the count is taken back where it turns out to be too late.
         SessionGroup others = new("others");
         others.Join(second);
         engine.RunUntilIdle();
@@ -216,11 +218,11 @@ public sealed class RecycledConnectionTests
             fresh.Where(static f => !s_mayDiffer.ContainsKey(f.Key)).Select(static f => $"{f.Key} = {f.Value}"),
             recycled.Where(static f => !s_mayDiffer.ContainsKey(f.Key)).Select(static f => $"{f.Key} = {f.Value}"));
 
-    // ------------------------------------------------------------------ looking at fields
+    // ------------------------------------------------------------------ reading fields
 
     private static IEnumerable<Place> Fields() => FieldsOf(typeof(Connection), []);
 
-    /// <summary>Those of the parts that lie in it as well.</summary>
+    /// <summary>Includes the fields of nested parts.</summary>
     private static IEnumerable<Place> FieldsOf(Type? type, FieldInfo[] way)
     {
         for (; type is not null && type != typeof(object) && type != typeof(ValueType); type = type.BaseType)
@@ -267,7 +269,7 @@ public sealed class RecycledConnectionTests
     {
         internal FieldInfo Last => Way[^1];
 
-        /// <summary>That of the property, when the field is its own.</summary>
+        /// <summary>Name of the property if the field is its backing field.</summary>
         internal string Name => Last.Name[0] == '<' ? Last.Name[1..Last.Name.IndexOf('>', StringComparison.Ordinal)] : Last.Name;
 
         internal object? Get(object? of) => Way.Aggregate(of, static (value, field) => field.GetValue(value));

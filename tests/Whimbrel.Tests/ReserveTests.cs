@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Reserve and Commit between all other ways to send, in random order: what arrives is what was taken, byte for byte.
+// Reserve and Commit mixed with all other forms of sending, in random order: the accepted bytes arrive unchanged.
 public sealed class ReserveTests
 {
     private const int Rounds = 60;
@@ -14,7 +14,7 @@ public sealed class ReserveTests
     [InlineData(Scheduling.ThreadPool)]
     public void Random_sequences_of_sends_and_reserved_room_arrive_as_a_model_says(Scheduling scheduling)
     {
-        // Some MiB each: they are made once.
+        // Some MiB each, created once.
         List<byte>[] models = [[], []];
         List<byte>[] arrived = [[], []];
         foreach (int seed in Seeds.Some(200))
@@ -31,7 +31,7 @@ public sealed class ReserveTests
                     sessions.Add(sender);
                     return sender;
                 });
-            // Two of them: blocks go from the one to the other.
+            // Two writers: blocks move from one to the other.
             TestPeer[] peers = [network.Connect(server), network.Connect(server)];
             for (int round = 0; round < Rounds; round++)
             {
@@ -50,7 +50,7 @@ public sealed class ReserveTests
 
     private sealed class Sender(Random random, SessionGroup everyone, List<Sender> all, List<byte> model) : Session
     {
-        // Each byte is one more than the byte before.
+        // Each byte is one more than the previous byte.
         private static readonly byte[] s_ramp = [.. Enumerable.Range(0, 256 + 70_000).Select(static i => (byte)i)];
 
         private byte _next;
@@ -88,7 +88,7 @@ public sealed class ReserveTests
                     Commit(0);
                     break;
                 case 1 when isLost:
-                    // Forgotten: the callback gives it back.
+                    // Not committed: the callback's end releases it.
                     break;
                 default:
                     Assert.Equal(isLost, ThrowsAtCommit(written.Length));
@@ -118,7 +118,7 @@ public sealed class ReserveTests
             else Waiting.Add(sending.AsTask());
         }
 
-        // True when it put something into the queue.
+        // True if it queued something.
         private bool SendSomething()
         {
             byte[] data = Bytes(random.Next(4) switch { 0 => 0, 1 => random.Next(30_000, 70_000), _ => random.Next(1, 3_000) });
@@ -129,7 +129,8 @@ public sealed class ReserveTests
                 case 1:
                     return Taken(Send(new Owner([.. data]), data.Length), data);
                 case 2 when data.Length > 0:
-                    // Refused by the mailbox, which only the pool has to go through: what was gathered went first, and the room is lost.
+                    // Refused by the mailbox, which only the pool uses: batched data was sent first, and the reserved
+                    // space is lost.
                     if (everyone.Broadcast(data) != SendResult.Queued) return Loop.Current is null;
                     foreach (Sender sender in all) sender.Model.AddRange(data);
                     return true;
@@ -146,7 +147,8 @@ public sealed class ReserveTests
                     Awaited(two);
                     return data.Length > 0;
                 case 6 when Strand.Exchange(null) is { } strand:
-                    // What another thread sends in the middle of it goes behind what was sent, and the room stays.
+                    // A send of another thread in the middle of it is queued after earlier sends, and the reserved
+                    // space stays.
                     bool wasTaken = Taken(Send(data), data);
                     Strand.Exchange(strand);
                     Assert.Equal(data.Length > 0, wasTaken);

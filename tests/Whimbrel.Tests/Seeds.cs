@@ -1,11 +1,11 @@
 namespace Whimbrel.Tests;
 
-// Seeds of random tests: a fresh one first, printed, so that a failure can be run again; then fixed ones.
+// Seeds of random tests: a new one first, which is printed so that a failure can be repeated; then fixed ones.
 internal static class Seeds
 {
     private static readonly bool s_isQuick = Environment.GetEnvironmentVariable("WHIMBREL_QUICK") == "1";
 
-    /// <summary>A new seed and the seeds from 1 on, so many in all; with --quick a tenth of them.</summary>
+    /// <summary>A new seed and the seeds from 1 on, this many in total; with --quick a tenth of them.</summary>
     internal static IEnumerable<int> Some(int count)
     {
         if (s_isQuick) count = Math.Max(2, count / 10);

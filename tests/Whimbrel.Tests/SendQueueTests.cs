@@ -79,11 +79,11 @@ public sealed unsafe class SendQueueTests
         Assert.False(queue.FitsFill(101));
         queue.Copy("hello"u8);
         Assert.Equal((95, 5L), (queue.Room, queue.Pending));
-        // It is counted, and lies in the block, when the fill is closed.
+        // It is counted and in the block when the tail is closed.
         queue.CloseFill();
         Assert.Equal((0, 5L, 5), (queue.Room, queue.Pending, queue.Blocks.Tail!.Length));
         Assert.Equal("hello"u8, new ReadOnlySpan<byte>(queue.Blocks.Head!.Memory, 5));
-        // What was admitted already has room also where the limit has none.
+        // Admitted data is accepted even if the limit is reached.
         Assert.True(queue.HasFreeTail(Call));
         queue.Count(200);
         queue.OpenFill(7);
@@ -173,7 +173,7 @@ public sealed unsafe class SendQueueTests
 
         Assert.Contains("Reserve", lost.Message, StringComparison.Ordinal);
         Assert.Equal(5, queue.Pending);
-        // Its block stays until the call is over.
+        // Its block stays until the call returns.
         Assert.True(queue.IsLent(Call));
     }
 

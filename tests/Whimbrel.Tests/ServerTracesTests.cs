@@ -5,7 +5,8 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Tests;
 
-/// <summary>The activities of accepted connections, on a real engine. Other tests of the process do not run meanwhile.</summary>
+/// <summary>Activities of accepted connections, on a real engine. No other test of the process runs
+/// meanwhile.</summary>
 public sealed class ServerTracesTests : IAsyncLifetime
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(30);
@@ -41,7 +42,7 @@ public sealed class ServerTracesTests : IAsyncLifetime
         }
     }
 
-    /// <summary>Waits until the source is there, which the pool makes.</summary>
+    /// <summary>Waits until the pool has created the activity source.</summary>
     private static async Task<ActivityListener> ListenAsync(Action<Activity> onStopped, ActivitySamplingResult wanted = ActivitySamplingResult.AllData, bool throws = false)
     {
         TaskCompletionSource found = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -102,7 +103,7 @@ public sealed class ServerTracesTests : IAsyncLifetime
         Assert.NotEqual(closed.GetTagItem("whimbrel.session.id"), failed.GetTagItem("whimbrel.session.id"));
         Assert.NotEqual(closed.TraceId, failed.TraceId);
 
-        // Nobody listened when it came.
+        // No listener was enabled when it was accepted.
         before.Dispose();
         using Socket last = await ConnectAsync("a");
         await _server.StopAsync(TimeSpan.Zero);
@@ -129,7 +130,7 @@ public sealed class ServerTracesTests : IAsyncLifetime
         using Socket stays = await ConnectAsync("a");
         (await ConnectAsync("a")).Dispose();
 
-        // The watchdog may have told of the busy machine first.
+        // The watchdog may have reported the busy machine first.
         Notice notice;
         do Assert.True(_notices.TryTake(out notice, s_deadline));
         while (notice.Kind == NoticeKind.BlockedLoop);

@@ -3,10 +3,11 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// A callback that neither Connection nor Strand has ever heard of, told on the loop and on the pool: what they need to know of one stands in its entry.
+// A callback that is registered only here, not in Connection or Strand, called on the loop and on the pool: its entry
+// contains everything that they need.
 public sealed class SessionCallbackTests
 {
-    private const int Many = 1024 * 1024; // more than the wire takes
+    private const int Many = 1024 * 1024; // more than the wire holds
     private static readonly MemoryEndPoint s_here = new("here");
 
     [Theory]

@@ -6,7 +6,7 @@ public class SourceRateLimitTests
 {
     private static DatagramPeer Peer(string address, int port = 7) => new(IPAddress.Parse(address), port);
 
-    // A source of its own for each number, made without an allocation.
+    // A separate source per number, created without an allocation.
     private static DatagramPeer Numbered(uint number) => DatagramPeer.V4(number, 7);
 
     [Fact]
@@ -19,7 +19,7 @@ public class SourceRateLimitTests
         Assert.True(limit.TryTake(peer, 1100));
         Assert.False(limit.TryTake(peer, 1100));
         Assert.True(limit.TryTake(peer, 1200));
-        // Two seconds would be twenty: the burst is the most.
+        // Two seconds would yield twenty: the burst is the maximum.
         Assert.Equal([true, true, true, false], Enumerable.Range(0, 4).Select(_ => limit.TryTake(peer, 3200)));
         Assert.Equal((8L, 5L), (limit.Allowed, limit.Refused));
     }
@@ -100,7 +100,7 @@ public class SourceRateLimitTests
             int got = 0;
             for (int round = 0; round < 200; round++)
             {
-                // All in the same millisecond: one source, and as many inventions as it likes in between.
+                // All in the same millisecond: one source, with any number of invented ones in between.
                 while (limit.TryTake(Numbered(1), 0)) got++;
                 for (int i = 0; i < 500; i++) limit.TryTake(Numbered(1000 + (uint)random.Next(1_000_000)), 0);
             }
@@ -114,7 +114,7 @@ public class SourceRateLimitTests
     public void A_source_that_has_been_quiet_makes_room_and_loses_nothing()
     {
         SourceRateLimit limit = new(perSecond: 10, burst: 2, maxSources: 64);
-        // Whoever took something has it again after 200 ms, so each of these finds a place that is full again.
+        // A source that took a token has it back after 200 ms, so each of these finds an entry that is full again.
         for (uint i = 0; i < 1000; i++)
         {
             for (uint k = 0; k < 8; k++) Assert.True(limit.TryTake(Numbered((i * 8) + k), i * 1000L));
@@ -148,7 +148,7 @@ public class SourceRateLimitTests
         Assert.True(limit.TryTake(peer, long.MinValue / 4, SourceRateLimit.MaxRate));
         Assert.False(limit.TryTake(peer, long.MinValue / 4));
         Assert.True(limit.TryTake(peer, long.MaxValue / 4, SourceRateLimit.MaxRate));
-        // Back in time is as if no time had passed.
+        // Going back in time counts as no time.
         Assert.False(limit.TryTake(peer, 0));
         Assert.True(limit.TryTake(peer, 0, cost: 0));
         Assert.Throws<ArgumentOutOfRangeException>(() => limit.TryTake(peer, 0, cost: -1));

@@ -2,7 +2,7 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Tests;
 
-/// <summary>A process that was stopped is told apart from a callback that blocks.</summary>
+/// <summary>A suspended process is distinguished from a blocking callback.</summary>
 public sealed class StandstillsTests
 {
     [Fact]

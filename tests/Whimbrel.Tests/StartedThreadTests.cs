@@ -2,7 +2,7 @@ namespace Whimbrel.Tests;
 
 public sealed class StartedThreadTests
 {
-    // A loop lives longer than what it was started in: an activity would be that of all requests.
+    // A loop outlives the context that started it: a captured activity would become that of all requests.
     [Fact]
     public async Task What_flows_with_whoever_starts_an_engine_does_not_stay_on_its_loops()
     {

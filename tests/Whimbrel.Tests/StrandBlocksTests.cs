@@ -13,7 +13,7 @@ public sealed class StrandBlocksTests
         foreach (StrandBlock block in taken) blocks.Return(block);
         Assert.Same(taken[2], blocks.Take());
         Assert.Same(taken[1], blocks.Take());
-        // One given back in between comes before what has lain longer.
+        // A recently returned block is reused before older ones.
         blocks.Return(taken[2]);
         Assert.Same(taken[2], blocks.Take());
         Assert.Same(taken[0], blocks.Take());
@@ -54,7 +54,7 @@ public sealed class StrandBlocksTests
         }
 
         Assert.Equal(StrandBlocks.MaxKept, kept);
-        // The first that came were kept, the surplus was left to the collector.
+        // The first returned blocks were kept, the surplus was left to the collector.
         Assert.Equal(taken.TakeLast(more), taken.Where(known.Contains));
     }
 
@@ -105,7 +105,7 @@ public sealed class StrandBlocksTests
 
         while (taken.TryPop(out StrandBlock? block))
         {
-            // As an owner of memory it goes back the same way.
+            // Returned as a memory owner it goes the same way.
             if (taken.Count % 2 == 0) block.Dispose();
             else blocks.Return(block);
             Assert.Equal(taken.Count, blocks.Outstanding);
@@ -148,7 +148,7 @@ public sealed class StrandBlocksTests
         foreach (Thread user in users) user.Start();
         foreach (Thread user in users) user.Join();
         Assert.Equal((0, 0), (strangers, blocks.Outstanding));
-        // No more were made than can be held at once: what came back was used again.
+        // No more were created than can be in use at once: returned blocks were reused.
         Assert.InRange(seen.SelectMany(mine => mine).Distinct().Count(), 2, 2 * threads);
     }
 }

@@ -3,12 +3,12 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// One session under test, driven by its peer: what it shows, and that nothing stays hidden.
+// One session under test, driven by its peer: everything it does is observable.
 public sealed class TestPeerTests
 {
     private static Script Echo() => new() { WhenReceived = static (s, data) => s.Send(data) };
 
-    // ------------------------------------------------------------------ talking
+    // ------------------------------------------------------------------ data
 
     [Fact]
     public void A_peer_talks_with_a_session_and_sees_its_end()
@@ -143,7 +143,7 @@ public sealed class TestPeerTests
         peer.Send("1");
         FormatException thrown = Assert.Throws<FormatException>(() => peer.Send("one"));
         Assert.Contains(nameof(TestPeerTests), thrown.StackTrace, StringComparison.Ordinal);
-        // Once: the test goes on, and sees what became of the session.
+        // Thrown once: the test can continue and check the session.
         Assert.Equal(CloseCause.UserException, peer.CloseReason!.Value.Cause);
         Assert.Same(thrown, peer.CloseReason!.Value.Exception);
         Assert.True(peer.IsReset);

@@ -9,7 +9,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Tests;
 
-// What the library says about failures, and how it chooses what to say.
+// Texts that the library writes about failures, and their choice.
 public sealed class TextTests
 {
     public static TheoryData<CloseCause> Causes => [.. Enum.GetValues<CloseCause>()];

@@ -3,7 +3,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Tests;
 
-/// <summary>What the scheduler has counted for a thread: cpu time, and time in which it was ready and had no cpu.</summary>
+/// <summary>The scheduler's figures of a thread: CPU time, and time in which it was ready without a CPU.</summary>
 public sealed class ThreadTimesTests
 {
     [Fact]

@@ -2,12 +2,13 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Tests;
 
-/// <summary>The time limits of a session, without a clock: looks at given times.</summary>
+/// <summary>Timeouts of a session, without a clock: checks at given times.</summary>
 public sealed class TimeLimitsTests
 {
     private static readonly Traffic s_quiet = new(0, 0, IsRead: true, HeldMs: 0, IsSending: false);
 
-    /// <summary>Looks when the limits ask for it, up to this time. What has passed first, and when.</summary>
+    /// <summary>Checks whenever the timeouts require, up to this time. Returns the first one that expired, and
+    /// when.</summary>
     private static (TimeLimit Passed, long AtMs) Run(TimeLimits limits, long fromMs, long toMs, Func<long, Traffic> traffic)
     {
         for (long now = fromMs; now <= toMs; now = Math.Max(now + 1, limits.NextLookMs))
@@ -64,9 +65,9 @@ public sealed class TimeLimitsTests
     {
         TimeLimits limits = new();
         limits.Set(TimeLimit.Receive, 400);
-        // Held for all the time.
+        // Held for the whole time.
         Assert.Equal(TimeLimit.None, Run(limits, 0, 5_000, static _ => s_quiet with { IsRead = false }).Passed);
-        // A hold that no look has seen: at 5,350 for a millisecond.
+        // A hold that no check sees: at 5,350 for a millisecond.
         limits.Set(TimeLimit.Receive, 400);
         (TimeLimit passed, long at) = Run(limits, 5_001, 9_000, static now => s_quiet with { HeldMs = now > 5_350 ? 1 : 0 });
         Assert.Equal(TimeLimit.Receive, passed);
@@ -90,7 +91,7 @@ public sealed class TimeLimitsTests
         TimeLimits limits = new();
         limits.Set(TimeLimit.Send, 400);
         Assert.Equal(TimeLimit.None, Run(limits, 0, 5_000, static _ => s_quiet).Passed);
-        // The first look that sees it is not counted: it may just have been queued.
+        // The first check that sees it does not count: the data may have been queued just now.
         (TimeLimit passed, long at) = Run(limits, 5_001, 9_000, static now => s_quiet with { IsSending = now >= 5_399 });
         Assert.Equal(TimeLimit.Send, passed);
         Assert.InRange(at - 5_399, 400, 500);
@@ -147,13 +148,13 @@ public sealed class TimeLimitsTests
     public void Bytes_prolong_a_phase_with_a_rate_and_dripping_does_not()
     {
         SessionPhase body = new("the body", TimeSpan.FromSeconds(5), leastBytesPerSecond: 100);
-        // Half of what is asked for: 5 s and what the bytes earn, which is half of the time.
+        // Half of the required rate: 5 s plus the time that the bytes earn, which is half of the time.
         TimeLimits limits = new();
         limits.Begin(body, 0, received: 1_000, 0);
         (TimeLimit passed, long at) = Run(limits, 0, 60_000, static now => s_quiet with { Received = 1_000 + (now / 20) });
         Assert.Equal(TimeLimit.Phase, passed);
         Assert.InRange(at, 9_900, 10_050);
-        // As much as is asked for.
+        // Exactly the required rate.
         limits = new();
         limits.Begin(body, 0, received: 1_000, 0);
         Assert.Equal(TimeLimit.None, Run(limits, 0, 600_000, static now => s_quiet with { Received = 1_000 + (now / 10) }).Passed);
@@ -182,7 +183,7 @@ public sealed class TimeLimitsTests
         {
             all[i] = new TimeLimits();
             all[i].Begin(late, 0, 0, 0);
-            // A look is due now, and is made: nobody asks for another.
+            // A check is due now and runs: no further check is requested.
             all[i].LooksAt(0);
         }
 

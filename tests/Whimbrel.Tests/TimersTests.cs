@@ -9,7 +9,7 @@ public sealed class TimersTests
 
     private static LoopTimer Timer(Action<object?> callback, long periodMs = 0) => new(s_loop, callback, null) { PeriodMs = periodMs };
 
-    // What the queue should know of a timer: when it is due, and the earlier or same time where it stands.
+    // What the queue must know of a timer: its due time, and its position, which is not later.
     private sealed class Expected
     {
         internal long Due { get; set; }
@@ -42,7 +42,8 @@ public sealed class TimersTests
                                 it.Due = it.Stands = next > now ? next : now + timer.PeriodMs;
                                 if (timer.PeriodMs == 0) model.Remove(timer);
                                 if (random.Next(4) != 0) return;
-                                // Started again by its own callback, for the past too: that waits for the next turn.
+                                // Restarted by its own callback, also with a time in the past: that waits for the next
+                                // iteration.
                                 long wanted = now + random.Next(-5, 30);
                                 it.Due = wanted;
                                 it.Stands = timer.PeriodMs == 0 ? wanted : Math.Min(it.Stands, wanted);
@@ -55,7 +56,7 @@ public sealed class TimersTests
                         Assert.True(timers.Set(timer, due));
                         break;
                     case < 7 when model.Count > 0:
-                        // One that is queued, to an earlier or a later time.
+                        // A queued timer is moved to an earlier or a later time.
                         LoopTimer moved = model.Keys.ElementAt(random.Next(model.Count));
                         Expected place = model[moved];
                         place.Due = now + random.Next(80);
@@ -79,7 +80,7 @@ public sealed class TimersTests
                         List<long> dues = [.. model.Values.Select(it => it.Due).Where(at => at <= now).Order()];
                         timers.Fire(now);
                         Assert.Equal(dues, fired);
-                        // Those that were pushed back and came to the top; those that callbacks started for the past stand there.
+                        // Timers that were postponed and reached the top; those that callbacks started for the past.
                         foreach (Expected it in model.Values.Where(it => it.Stands <= now)) it.Stands = it.Due;
                         break;
                 }
@@ -146,7 +147,7 @@ public sealed class TimersTests
         timer = Timer(_ =>
         {
             fired++;
-            // Even one that should have been due long ago.
+            // Even one that was due long ago.
             timers.Set(timer!, fired == 1 ? 10 : 3);
         });
         timers.Set(timer, 10);
@@ -188,7 +189,8 @@ public sealed class TimersTests
             Assert.Equal(5, timers.NextDueMs);
         }
 
-        // One that a callback starts and a later callback of the same turn cancels is gone: ping starts pong.
+        // A timer that a callback starts and a later callback of the same iteration cancels does not fire: ping starts
+        // pong.
         timers.Set(Timer(_ => timers.Remove(pong)), 6);
         timers.Fire(6);
         Assert.Equal((11, 1_000), (fired, timers.NextDueMs));
@@ -225,7 +227,7 @@ public sealed class TimersTests
         Assert.Equal(0, timers.Count);
     }
 
-    // ------------------------------------------------------------------ started again while queued
+    // ------------------------------------------------------------------ restarted while queued
 
     [Fact]
     public void A_timer_started_again_for_a_later_time_stays_and_moves_when_it_surfaces()
@@ -236,7 +238,7 @@ public sealed class TimersTests
         timers.Set(pushed, 10);
         timers.Set(Timer(_ => fired.Add("other")), 30);
         for (long due = 11; due <= 50; due++) timers.Set(pushed, due);
-        // It stands where it stood: the loop wakes up once for nothing.
+        // It stays at its position: the loop wakes up once without need.
         Assert.Equal((10, 50), (timers.NextDueMs, pushed.DueMs));
         timers.Fire(10);
         Assert.Empty(fired);
@@ -272,7 +274,7 @@ public sealed class TimersTests
         LoopTimer timer = Timer(_ => fired++);
         timers.Set(timer, 10);
         timers.Set(timer, 100);
-        // Earlier than its time, later than its place.
+        // Earlier than its due time, later than its position.
         timers.Set(timer, 40);
         Assert.Equal(10, timers.NextDueMs);
         timers.Fire(39);
@@ -295,7 +297,7 @@ public sealed class TimersTests
             timers.Set(timer, 1_000 - i);
         }
 
-        // Late enough for all of them, in one turn.
+        // Late enough for all of them, in one iteration.
         timers.Fire(2_000);
         Assert.Equal(Enumerable.Range(0, count).Reverse(), fired);
     }
@@ -327,10 +329,10 @@ public sealed class TimersTests
         Assert.Equal((1, 20), (fired, timers.NextDueMs));
         timers.Fire(95);
         Assert.Equal((2, 105), (fired, timers.NextDueMs));
-        // Late by less than a period: the rhythm stays.
+        // Late by less than a period: the phase stays.
         timers.Fire(109);
         Assert.Equal((3, 115), (fired, timers.NextDueMs));
-        // Late by exactly one: what would be due at this moment is the one that was missed.
+        // Late by exactly one period: the tick due now counts as the missed one.
         timers.Fire(125);
         Assert.Equal((4, 135), (fired, timers.NextDueMs));
     }
@@ -350,7 +352,7 @@ public sealed class TimersTests
             periodMs: 10);
         timers.Set(timer, 10);
         timers.Fire(10);
-        // Its next time was 20 already; it surfaces there and moves.
+        // Its next time was 20 already; it reaches the top there and moves.
         Assert.Equal((1, 20), (fired, timers.NextDueMs));
         timers.Fire(69);
         Assert.Equal((1, 70), (fired, timers.NextDueMs));
@@ -403,7 +405,7 @@ public sealed class TimersTests
         timers.Close();
         Assert.Equal((0, long.MaxValue), (timers.Count, timers.NextDueMs));
         Assert.All(all, timer => Assert.False(timer.IsActive));
-        // In turns of their own, not inside the call.
+        // In their own iterations, not inside the call.
         Assert.All(told, times => Assert.Equal(0, times));
         engine.RunUntilIdle();
         Assert.All(told, times => Assert.Equal(1, times));

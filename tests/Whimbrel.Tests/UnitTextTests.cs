@@ -169,7 +169,7 @@ public sealed class UnitTextTests
         CultureInfo before = CultureInfo.CurrentCulture;
         try
         {
-            // A comma in its numbers, and a minus of its own.
+            // A comma in its numbers, and a special minus sign.
             CultureInfo.CurrentCulture = new CultureInfo("") { NumberFormat = { NumberDecimalSeparator = ",", NegativeSign = "~" } };
             Random random = new(19);
             List<long> numbers = [0, 1, -1, long.MaxValue, long.MaxValue - 1, long.MinValue, long.MinValue + 1];

@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Whimbrel.Tests;
 
-// Text out of bytes that come in pieces, at every point where they can be cut.
+// Text from bytes in pieces, split at every position.
 public sealed class Utf8ReaderTests
 {
     private const string Text = "a\nGrüße\r\n\n日本語\n🐦🐦\r\nend";
@@ -86,7 +86,7 @@ public sealed class Utf8ReaderTests
 
     private delegate void Read(ref Utf8Reader reader, List<string> got);
 
-    // What a connection does: offers what was left, joined with what has come.
+    // As a connection does: passes unconsumed bytes, followed by new ones.
     private static (List<string> Got, byte[] Left) Feed(Read read, int first, int second)
     {
         List<string> got = [];

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// What sessions are told about their sends, on every engine, over TCP and over Unix sockets.
+// Callbacks for sends, on every engine, over TCP and over Unix sockets.
 public sealed class EpollTcpSent() : SentSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixSent() : SentSuite(Transport.EpollUnix);

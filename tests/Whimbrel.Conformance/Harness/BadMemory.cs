@@ -19,7 +19,7 @@ public enum BadPlace
     Shorter,
 }
 
-/// <summary>Memory of a user who makes mistakes. Its first look, by the caller of Send, is good.</summary>
+/// <summary>A user's faulty memory. The first access, by the caller of Send, succeeds.</summary>
 public sealed class BadMemory(int length) : MemoryManager<byte>
 {
     private readonly byte[] _bytes = GC.AllocateArray<byte>(length, pinned: true);

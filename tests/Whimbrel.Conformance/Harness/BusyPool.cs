@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>All threads of the pool block, and behind them stands more work than it will get threads for: what is queued now does not run before this is disposed.</summary>
+/// <summary>Blocks all pool threads, with more work items queued than it will get threads for: items queued now do not
+/// run until this is disposed.</summary>
 public sealed class BusyPool : IDisposable
 {
     private const int Items = 2_000;
@@ -13,7 +14,7 @@ public sealed class BusyPool : IDisposable
         for (int i = 0; i < Items; i++) ThreadPool.UnsafeQueueUserWorkItem(static x => ((BusyPool)x!).Block(), this);
     }
 
-    /// <summary>Not all have had a thread: what was queued behind them has not run.</summary>
+    /// <summary>Not all items had a thread: items queued after them have not run.</summary>
     public bool IsBusy => ThreadPool.PendingWorkItemCount > 0 && Volatile.Read(ref _left) == Items;
 
     private void Block()

@@ -6,10 +6,9 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// A layer with the records and the manners of TLS and without its cryptography: a hello, an answer, a finish; records of at
-/// most 16 KiB with every byte flipped and a sum behind. The same input gives the same output each time, which the memory
-/// engine's seeds need. Takes whole records only, and stops between any two.
+/// <summary> A layer with the records and the behaviour of TLS and without its cryptography: a hello, a response, a
+/// finish; records of at most 16 KiB with every byte inverted and a checksum at the end. The same input always produces
+/// the same output, which the memory engine's seeds need. Accepts whole records only, and stops between any two.
 /// </summary>
 internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scratch) : TlsLayer
 {

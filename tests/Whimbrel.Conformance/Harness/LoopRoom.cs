@@ -52,7 +52,7 @@ internal static unsafe class LoopRoom
         return result!;
     }
 
-    /// <summary>From here on the loop may do what anybody may.</summary>
+    /// <summary>From now on the loop has no capabilities.</summary>
     // Safe: two structures on the stack, laid out as the kernel wants them: version and pid, then two sets of three masks.
     internal static void DropCapabilities(Rig rig)
     {
@@ -67,7 +67,8 @@ internal static unsafe class LoopRoom
         });
     }
 
-    /// <summary>From here on this system call fails on the loop with this error, as where the system has no memory left. For good: the filter ends with the thread.</summary>
+    /// <summary>From now on this system call fails on the loop with this error, as if the system had no memory.
+    /// Permanent: the filter ends with the thread.</summary>
     // Safe: a program of four instructions on the stack, which the kernel copies.
     internal static void Forbid(Rig rig, (int OnX64, int OnArm64) call, int error)
     {

@@ -2,10 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// The other end at the level of the socket, under the full control of the test: it reads, writes, finishes and resets only
-/// when told to. Not reading is how it is slow.
-/// </summary>
+/// <summary> The other end at the level of the socket, under full control of the test: it reads, writes, shuts down and
+/// resets only on request. Not reading makes it slow. </summary>
 public abstract class Peer(Rig rig)
 {
     protected Rig Rig => rig;
@@ -16,7 +14,7 @@ public abstract class Peer(Rig rig)
     /// <summary>Reads what is there: -1 nothing now, 0 the other end has finished. Throws <see cref="IOException"/> after a reset.</summary>
     public abstract int TryRead(Span<byte> buffer);
 
-    /// <summary>Sends FIN; reading goes on.</summary>
+    /// <summary>Sends FIN; reading continues.</summary>
     public abstract void FinishSending();
 
     /// <summary>Ends with a reset (a Unix socket: just ends).</summary>

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A raw listener; accepts only when told to.</summary>
+/// <summary>A raw listener; accepts only on request.</summary>
 public abstract class PeerListener(Rig rig)
 {
     public abstract EndPoint EndPoint { get; }

@@ -5,10 +5,10 @@ namespace Whimbrel.Conformance;
 /// <summary>One piece of a sequence.</summary>
 public sealed class PieceSegment : ReadOnlySequenceSegment<byte>
 {
-    /// <summary>A sequence of exactly these pieces, also of empty ones.</summary>
-    /// <summary>As a user who goes on working on his pieces.</summary>
+    /// <summary>Shortens the piece, as a user that continues to use its pieces.</summary>
     public void Cut(int length) => Memory = Memory[..length];
 
+    /// <summary>A sequence of exactly these pieces, including empty ones.</summary>
     public static ReadOnlySequence<byte> Join(params ReadOnlySpan<ReadOnlyMemory<byte>> pieces)
     {
         PieceSegment first = new() { Memory = pieces[0] };

@@ -113,7 +113,7 @@ public sealed class RealRig : Rig
     public override EndPoint DeadAddress()
     {
         if (IsUnix) return NewAddress();
-        // Bound, so that nobody else gets the port, and not listening, so that a dial is refused.
+        // Bound, so that no other socket gets the port, and not listening, so that a connect is refused.
         Socket socket = Open(new IPEndPoint(IPAddress.Loopback, 0));
         socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         _disposables.Add(socket);
@@ -123,7 +123,7 @@ public sealed class RealRig : Rig
     public override EndPoint? SilentAddress()
     {
         if (IsUnix) return null;
-        // Nobody accepts, and the queue is full: Linux drops what comes then, and the dial waits.
+        // The server does not accept, and its backlog is full: Linux drops further SYNs, and the connect waits.
         Socket listener = Open(new IPEndPoint(IPAddress.Loopback, 0));
         listener.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         listener.Listen(0);

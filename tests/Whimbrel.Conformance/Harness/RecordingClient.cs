@@ -45,7 +45,7 @@ public sealed class RecordingClient : Client
     /// <summary>All events in one text, for a comparison.</summary>
     public string Story => string.Join(", ", Events);
 
-    /// <summary>The times that OnReconnecting told.</summary>
+    /// <summary>The delays passed to OnReconnecting.</summary>
     public IReadOnlyList<TimeSpan> Delays => [.. _delays];
 
     /// <summary>Runs inside each event, after it was recorded.</summary>

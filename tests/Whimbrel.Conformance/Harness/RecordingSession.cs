@@ -181,7 +181,7 @@ public sealed class RecordingSession : Session
     /// <summary>Given to OnDisconnected or OnConnectFailed.</summary>
     public CloseReason Reason { get; private set; }
 
-    /// <summary>What OnError was told.</summary>
+    /// <summary>Last exception passed to OnError.</summary>
     public Exception? Error { get; private set; }
 
     /// <summary>Waits for the last callback and gives its cause.</summary>
@@ -403,7 +403,8 @@ public sealed class RecordingSession : Session
         if (_rig.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent) _rig.Violation($"{name ?? "received"} came on a foreign thread");
         lock (_gate)
         {
-            // What OnDisconnected throws is told to OnError: the one thing that may follow the end (contract 4). What was posted runs (contract 18).
+            // An exception of OnDisconnected is passed to OnError: the only callback after the end (contract 4). Posts
+            // run (contract 18).
             if (_disconnectings > 0 && name?.StartsWith("posted", StringComparison.Ordinal) == false && !name.StartsWith("disconnect", StringComparison.Ordinal) && !name.StartsWith("error", StringComparison.Ordinal)) _rig.Violation($"{name} came after disconnecting: {Life}");
             if (_isOver && name?.StartsWith("error", StringComparison.Ordinal) != true) _rig.Violation($"{name ?? "received"} came after the last callback: {Life}");
             _hasBegun = true;

@@ -81,7 +81,7 @@ public abstract class Rig
     /// <summary>Time costs nothing and passes only when the test says so.</summary>
     public abstract bool IsVirtual { get; }
 
-    /// <summary>A peer can tell a reset from an end.</summary>
+    /// <summary>True if a peer can distinguish a reset from a FIN.</summary>
     public virtual bool HasResets => !IsUnix;
 
     /// <summary>Everything that the engine and its servers had to say.</summary>
@@ -95,7 +95,7 @@ public abstract class Rig
 
     // ------------------------------------------------------------------ what differs between real and virtual
 
-    /// <summary>An address to listen at: port 0, or a path that nobody uses.</summary>
+    /// <summary>An address to listen on: port 0, or an unused path.</summary>
     public abstract EndPoint NewAddress();
 
     /// <summary>Waits until it is true; fails after a deadline that only a broken build reaches, or when nothing more can happen.</summary>
@@ -119,18 +119,16 @@ public abstract class Rig
     /// <summary>Inside a callback: keeps the loop busy for so long.</summary>
     public abstract void Block(TimeSpan time);
 
-    /// <summary>A raw peer that is connected to a server under test.</summary>
-    /// <param name="endPoint">Of the server.</param>
-    /// <param name="receiveBufferBytes">
-    /// What the system holds for the peer, where 0 lets it grow to megabytes. Who reads much from a narrow server needs a small one: each window is acknowledged
-    /// at once then, and otherwise 40 ms later. Virtual time has windows of its own.
-    /// </param>
+    /// <summary>A raw peer that is connected to a server under test.</summary> <param name="endPoint">Address of the
+    /// server.</param> <param name="receiveBufferBytes"> Receive buffer of the peer; 0 lets the kernel grow it to
+    /// megabytes. Reading much from a narrow server needs a small one: each window is acknowledged immediately then,
+    /// otherwise 40 ms later. Virtual time has its own windows. </param>
     public abstract Peer Dial(EndPoint endPoint, int receiveBufferBytes = 0);
 
     /// <summary>A raw listener for clients under test.</summary>
     public abstract PeerListener Listen();
 
-    /// <summary>An address where nobody listens: a dial is refused.</summary>
+    /// <summary>An address without a listener: a connect is refused.</summary>
     public abstract EndPoint DeadAddress();
 
     /// <summary>An address where a dial gets no answer, or null where there is always one at once.</summary>
@@ -280,7 +278,7 @@ public abstract class Rig
 
     internal Peer Add(Peer peer, bool isAccepted = false) => Tls == TlsKind.None ? Keep(peer) : Secure(peer, isAccepted);
 
-    /// <summary>A peer with TLS over this one; its handshake goes on while the rig waits.</summary>
+    /// <summary>A TLS peer over this one; its handshake continues while the rig waits.</summary>
     public TlsPeer Secure(Peer peer, bool isAccepted, TlsOptions? options = null, string? host = "chat.test")
     {
         options ??= isAccepted ? ServerTls : ClientTls;
@@ -291,7 +289,7 @@ public abstract class Rig
         return secure;
     }
 
-    /// <summary>With TLS somebody must answer the handshake before the test accepts.</summary>
+    /// <summary>With TLS the handshake must be answered before the test accepts.</summary>
     protected PeerListener AddListener(PeerListener listener)
     {
         lock (_peers) _listeners.Add(listener);
@@ -304,7 +302,7 @@ public abstract class Rig
         return peer;
     }
 
-    /// <summary>Goes on with the handshakes of peers. True when something moved.</summary>
+    /// <summary>Continues the handshakes of peers. Returns true if data was moved.</summary>
     protected bool PumpPeers()
     {
         bool moved = false;

@@ -32,7 +32,8 @@ public abstract class Suite(Transport transport)
         }
     }
 
-    /// <summary>A thread of its own does it, inside of a callback too, which goes on when that has ended; also in virtual time.</summary>
+    /// <summary>Runs the action on a separate thread, even inside a callback, and waits until it has ended; also in
+    /// virtual time.</summary>
     protected static void OnThread(Action action)
     {
         ExceptionDispatchInfo? thrown = null;
@@ -73,7 +74,7 @@ public abstract class Suite(Transport transport)
         return back;
     }
 
-    /// <summary>Bytes that tell where they stand, so that a lost, doubled or moved one is seen.</summary>
+    /// <summary>Bytes whose values depend on their offset, so that a lost, repeated or moved one is detected.</summary>
     protected static byte[] Pattern(int length, int seed = 7)
     {
         byte[] bytes = new byte[length];

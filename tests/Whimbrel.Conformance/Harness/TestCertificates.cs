@@ -22,7 +22,7 @@ public static class TestCertificates
     /// <summary>With an RSA key, and signed by itself with SHA-1, as many that are still trusted.</summary>
     public static X509Certificate2 RsaRoot => s_rsaRoot.Value;
 
-    /// <summary>Nobody's root but its own.</summary>
+    /// <summary>A root that no other certificate uses.</summary>
     public static X509Certificate2 OtherRoot => s_otherRoot.Value;
 
     /// <summary>Issued by the root.</summary>

@@ -85,7 +85,7 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
         return false;
     }
 
-    /// <summary>Goes on with what there is; after a stop as well.</summary>
+    /// <summary>Processes the available input, also after a stop.</summary>
     public void Receive()
     {
         while (!HasEnded)

@@ -4,10 +4,8 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// A peer that speaks TLS over another peer. Its handshake goes on by itself whenever the rig waits; after that it
-/// reads only when told to. An end without close_notify is a failed read.
-/// </summary>
+/// <summary> A peer that uses TLS over another peer. Its handshake continues whenever the rig waits; after that it
+/// reads only on request. An end without close_notify is a failed read. </summary>
 public sealed class TlsPeer : Peer
 {
     private const int MostEarly = 1024;
@@ -49,7 +47,7 @@ public sealed class TlsPeer : Peer
 
     public override EndPoint? LocalEndPoint => _raw.LocalEndPoint;
 
-    /// <summary>Goes on with the handshake. True when something moved.</summary>
+    /// <summary>Continues the handshake. Returns true if data was moved.</summary>
     public bool Pump()
     {
         lock (_gate)
@@ -76,7 +74,7 @@ public sealed class TlsPeer : Peer
             if ((_broken ?? _cannotWrite) is { } broken) throw broken;
             if (!_end.IsReady && !IsSettled && _early.Count + data.Length <= MostEarly)
             {
-                // As a socket takes a little before anybody reads.
+                // As a socket buffers a little before it is read.
                 _early.AddRange(data);
                 return data.Length;
             }
@@ -129,7 +127,8 @@ public sealed class TlsPeer : Peer
         if (!_isClosed) _raw.FinishSending();
     }
 
-    /// <summary>With the OpenSSL layer: changes its keys, asks the other end to do the same, and sends a byte behind it, so many times.</summary>
+    /// <summary>With the OpenSSL provider: updates its keys, requests the same from the other end, and sends a byte
+    /// after it, this many times.</summary>
     public void ChangeKeys(int count)
     {
         lock (_gate)

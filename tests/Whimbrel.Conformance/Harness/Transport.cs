@@ -53,7 +53,7 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     public static Transport PortableTls { get; } = new("portable tls", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: false, loops) { Tls = TlsKind.Portable });
 
-    /// <summary>Plain, and whoever asks for TLS gets the OpenSSL layer.</summary>
+    /// <summary>Plain; if TLS is requested, with the OpenSSL provider.</summary>
     public static Transport EpollWithOpenSsl { get; } = new("epoll with openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops) { Provider = TlsProvider.OpenSsl });
 
     public static Transport EpollPoolWithOpenSsl { get; } = new("epoll pool with openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops, isPool: true) { Provider = TlsProvider.OpenSsl });

@@ -6,7 +6,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>How a server accepts: one listener or one per loop, placement, the filter, the limit, and what happens to who waits when it stops.</summary>
+/// <summary>How a server accepts: one listener or one per loop, placement, the filter, the limit, and connections that
+/// are pending when it stops.</summary>
 public abstract class AcceptSuite(Transport transport) : Suite(transport)
 {
     private static readonly Action<RecordingSession> s_echo = static s => s.AtReceived = static (x, data) => x.Send(data);
@@ -150,7 +151,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Assert.Equal(["error InvalidDataException", "error InvalidOperationException", "error InvalidOperationException"], server.Events.Where(static e => e.StartsWith("error", StringComparison.Ordinal)));
         Assert.Equal((1, 3), (server.ReadCounters().Accepted, server.ReadCounters().Refused));
         Assert.Equal(3, server.ReadCounters().UserExceptions);
-        // OnError was told.
+        // OnError was called.
         Assert.DoesNotContain(rig.Notices, static n => n.Message.Contains("ChooseLoop", StringComparison.Ordinal));
     });
 
@@ -256,7 +257,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         foreach (Peer peer in peers) Echo(peer);
         Assert.Equal(3, server.AcceptedCount);
 
-        // The limit counts anew.
+        // The limit starts again.
         rig.Await(server.StartAcceptingAsync());
         Assert.True(server.IsAccepting);
         for (int i = 0; i < 3; i++) Echo(DialAndWait(rig, server));
@@ -351,7 +352,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Assert.Equal(10, server.Made.Count(s => Equals(s.LocalEndPoint, server.EndPoints[0])));
     });
 
-    // ------------------------------------------------------------------ who waits when accepting stops
+    // ------------------------------------------------------------------ pending connections when accepting stops
 
     [Theory]
     [InlineData(AcceptScheme.OneListener)]
@@ -363,7 +364,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
             List<Peer> peers = [];
             Task? stopped = null;
-            // Dialled while that loop is busy, so that they wait in its queue; it hears of the stop before it looks there.
+            // Opened while that loop is busy, so that they wait in its backlog; the loop learns of the stop before it
+            // accepts.
             rig.OnLoop(rig.Engine.GetLoop(round % 2), () =>
             {
                 peers.AddRange(Enumerable.Range(0, 20).Select(_ => rig.Dial(server.EndPoint!)));
@@ -456,7 +458,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Peer late = rig.Dial(server.EndPoint!);
             late.Write("late");
             Assert.Equal("late", late.ReadText(4));
-            // It can stop and go on as ever.
+            // It can still stop and start.
             rig.Await(server.StopAcceptingAsync());
             rig.Await(server.StartAcceptingAsync());
             late = rig.Dial(server.EndPoint!);
@@ -626,7 +628,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Peer[] waiting = [];
             rig.OnLoop(listener.Loop, () =>
             {
-                // The system, or the runtime, has accepted some of them before this loop hears of it.
+                // The kernel, or the runtime, accepts some of them before this loop learns of the stop.
                 int before = OperatingSystem.IsLinux() ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() : 0;
                 waiting = [.. Enumerable.Range(0, 3).Select(_ => rig.Dial(server.EndPoint!))];
                 for (int i = 0; i < 200 && rig.Engine.Kind == EngineKind.Portable && OperatingSystem.IsLinux() && Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() < before + 4; i++) rig.Block(TimeSpan.FromMilliseconds(5));
@@ -689,7 +691,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(s_echo);
         Listener listener = ListenerOf(rig);
-        // Errors of single connections: nothing rests, and one that is accepted in between begins the count anew.
+        // Errors of single connections: accepting does not pause, and an accepted connection resets the count.
         rig.OnLoop(listener.Loop, () => Fail(63));
         Echo(DialAndWait(rig, server));
         rig.OnLoop(listener.Loop, () => Fail(63));

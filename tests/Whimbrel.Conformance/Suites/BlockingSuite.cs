@@ -1,9 +1,8 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Contract 14: a callback on the pool may block on what this library gives it to await, its own session's end included; and what it has sent
-/// before leaves meanwhile. Awaiting keeps the session's order. Not on the memory engine: one thread is everybody there, and a task blocks all of it.
-/// </summary>
+/// <summary> Contract 14: a callback on the pool may block on any task of this library, including its own session's
+/// end; what it sent before is sent meanwhile. Awaiting keeps the session's order. Not on the memory engine, whose only
+/// thread a blocking task would stop. </summary>
 public abstract class BlockingSuite(Transport transport) : TrafficSuite(transport)
 {
     private const int Big = 4 * 1024 * 1024;
@@ -371,7 +370,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
                     if (x.SendAsync(data).AsTask().Wait(TimeSpan.FromSeconds(60))) Interlocked.Increment(ref done);
                 },
                 Narrow(rig));
-            // As the guide says to who blocks that many: the pool adds threads slowly.
+            // As the guide says for this many blocking callbacks, because the pool adds threads slowly.
             using PoolThreads threads = new(Sessions + 16);
             Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write("x");
@@ -426,7 +425,8 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         TaskCompletionSource<bool> awaitedInOrder = new(TaskCreationOptions.RunContinuationsAsynchronously);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
-            // The loop is held until all are awaited: what has ended before goes on where it is awaited.
+            // The loop is blocked until all are awaited: an operation that has completed before resumes where it is
+            // awaited.
             using ManualResetEventSlim areAwaited = new();
             x.Loop.Post(() => Assert.True(areAwaited.Wait(s_patience)));
             Task inOrder = InOrder(x);

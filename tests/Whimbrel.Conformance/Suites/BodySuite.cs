@@ -21,7 +21,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
             session.Send("."u8);
         }));
         Peer peer = rig.Dial(server.EndPoint!);
-        // Pipelined: the next request waits behind the body of the one before.
+        // Pipelined: the next request waits until the body before it is read.
         peer.Write([.. bodies.SelectMany(b => BodyReader.Request(b, isChunked))]);
         peer.ReadText(bodies.Length);
         for (int i = 0; i < bodies.Length; i++) Assert.Equal(bodies[i], Await(rig, read[i]));
@@ -242,7 +242,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
             using CancellationTokenSource soon = new();
             ValueTask<int> reading = body.ReadAsync(new byte[10], soon.Token);
             soon.Cancel();
-            // Cancelled or ended: whoever of the two was first completes it now.
+            // Cancelled or ended: the first of the two completes it.
             Assert.True(SpinWait.SpinUntil(() => reading.IsCompleted, TimeSpan.FromSeconds(20)), "the read waits");
             if (Record.Exception(() => reading.GetAwaiter().GetResult()) is not IOException) return false;
             Interlocked.Increment(ref failed);
@@ -365,7 +365,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         Assert.Throws<InvalidOperationException>(() => session.CallStartBody());
     });
 
-    // ------------------------------------------------------------------ the connection for good
+    // ------------------------------------------------------------------ detaching the connection permanently
 
     [Theory, Contract(15, 3)]
     [InlineData(false)]
@@ -522,7 +522,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(14, 15)]
     public void What_awaited_a_take_over_on_the_pool_may_block_on_the_stream_and_goes_on_in_its_order() => Run(rig =>
     {
-        if (!rig.IsPool || rig.IsVirtual) return; // nobody may block there
+        if (!rig.IsPool || rig.IsVirtual) return; // blocking is not permitted there
         int inside = 0, most = 0, done = 0;
         string? got = null;
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>

@@ -82,7 +82,8 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
     private static Task<int>[] Start(Rig rig, Func<int, Task<int>> caller) =>
         [.. Enumerable.Range(0, Callers).Select(i => StartElsewhere(rig, () => new ValueTask<int>(caller(i))))];
 
-    /// <summary>Calls one after the other; how many were answered. The body says who has asked, and is of any length.</summary>
+    /// <summary>Sequential calls; returns the number of responses. The body contains the caller's number, and has any
+    /// length.</summary>
     private static async Task<int> AskAsync(CallClient client, int caller, int rounds, Action<CallException>? failed = null, TimeSpan? timeout = null, CancellationToken token = default)
     {
         int answered = 0;

@@ -435,7 +435,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             x.Close(peerFinished: true);
         });
         Peer peer = rig.Dial(server.EndPoint!);
-        // One byte: what of a longer one came behind the close would be more.
+        // One byte: bytes of a longer message after the close would arrive as well.
         peer.Write("?");
         RecordingSession session = server.Session();
         session.Until("received");

@@ -118,7 +118,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
             for (int i = 0; i < peers.Length; i++) server.Connected(i);
             peers[0].Write("x");
             rig.Until(() => server.Made.Count(static s => s.IsOver) == 9, "nine sessions to end");
-            // On the pool they are told beside it: that callback is another session's.
+            // With thread-pool scheduling the callbacks run concurrently, as they belong to different sessions.
             if (!rig.IsPool) Assert.Equal(0, inside);
             Assert.Equal(9, server.Made.Count(static s => s.IsOver && s.Reason.Cause == CloseCause.LocalAbort));
         },
@@ -261,7 +261,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
         }
         catch (Exception e) when (e is IOException or ObjectDisposedException or InvalidOperationException)
         {
-            // Somebody else was faster, which is what a storm is for.
+            // Another thread was faster, which a storm intends.
         }
     }
 }

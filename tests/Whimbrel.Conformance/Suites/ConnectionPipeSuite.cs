@@ -29,7 +29,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         Assert.Equal(length, there.BytesReceived);
     });
 
-    // What comes much at a time is received into memory that a reader gets: nobody else may get it as long as somebody looks at it.
+    // Large amounts are received into memory that a reader gets: it must not be reused while the reader examines it.
     [Theory, Contract(3, 6)]
     [InlineData(true)]
     [InlineData(false)]
@@ -213,7 +213,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         byte[] more = Pattern(data.Length, 9);
         Task<FlushResult> next = Start(rig, end.Pipe, onLoop: true, () => end.Pipe.Output.WriteAsync(more));
         rig.Settle();
-        Assert.False(next.IsCompleted); // behind what waits
+        Assert.False(next.IsCompleted); // after pending data
         Assert.Equal(data, end.Raw.Read(data.Length));
         rig.Settle();
         Assert.False(next.IsCompleted, "it ended with the flush that was cancelled");
@@ -312,7 +312,8 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         for (int i = 0; i < 2; i++)
         {
             EndOfStreamException e = Assert.Throws<EndOfStreamException>(() => Await(rig, Start(rig, end.Pipe, onLoop, () => end.Pipe.Input.ReadAsync())));
-            // The system tells a reset once: where .NET's Socket gave it to the send that waited, the receive beside it finds an end, which is none of TLS's.
+            // The kernel reports a reset once: if .NET's Socket reported it to the pending send, the concurrent receive
+            // sees an end of stream without close_notify.
             string[] causes = rig.Tls != TlsKind.None && rig.Engine.Kind == EngineKind.Portable ? ["it was PeerReset", "it was TlsTruncated"] : ["it was PeerReset"];
             Assert.Contains(e.Message, causes);
             Assert.True(Await(rig, Start(rig, end.Pipe, onLoop, () => end.Pipe.Output.WriteAsync(Bytes("x")))).IsCompleted);
@@ -347,7 +348,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         Assert.Equal(new StopReport(1, 0), rig.Await(stopping));
     });
 
-    // ------------------------------------------------------------------ where it goes on, and mistakes
+    // ------------------------------------------------------------------ schedulers, and misuse
 
     [Theory]
     [InlineData(true)]
@@ -356,7 +357,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     {
         PipeScheduler scheduler = inline ? PipeScheduler.Inline : PipeScheduler.ThreadPool;
         using End end = Accept(rig, pipe: new ConnectionPipeOptions { Scheduler = scheduler });
-        // Begun where it is not to go on.
+        // Started on the other thread.
         Task<bool> onLoop = Start(rig, end.Pipe, onLoop: !inline, async () =>
         {
             ReadResult result = await end.Pipe.Input.ReadAsync().ConfigureAwait(false);
@@ -451,7 +452,8 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         return data;
     }
 
-    /// <summary>Writes so many bytes that tell where they stand, in changing ways and lengths, and completes.</summary>
+    /// <summary>Writes this many bytes, whose values depend on their offset, in various ways and lengths, and
+    /// completes.</summary>
     private static async ValueTask<bool> Push(ConnectionPipe pipe, int length, int seed)
     {
         byte[] table = Pattern(262_139, seed);

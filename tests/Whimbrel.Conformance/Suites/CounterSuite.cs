@@ -51,7 +51,8 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         Assert.InRange(after.Turns - before.Turns, 9, 10_000);
         for (int n = 0; n < 10; n++) rig.OnLoop(rig.Engine.GetLoop(0), static () => { });
         EngineCounters last = rig.Engine.ReadCounters();
-        // Each ended a wait that brought nothing else, but for what the last echo left behind. A simulation has turns only when something runs.
+        // Each ended a wait without completions, except for leftovers of the last echo. A simulation has iterations
+        // only when there is work.
         if (!rig.IsVirtual) Assert.InRange(last.EmptyTurns - after.EmptyTurns, 5, 10_000);
         Assert.InRange(last.Completions - after.Completions, 0, 5);
         Assert.InRange(last.EmptyTurns, 0, last.Turns);
@@ -157,7 +158,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         peer.Close();
         session.End();
         rig.Until(() => session.Loop.ReadCounters().Connections == 0, "the loop to have no connection");
-        // What others post while it waits wakes it; in a simulation nobody waits.
+        // A post of another thread wakes a waiting loop; in a simulation no loop waits.
         if (rig.IsVirtual) return;
         rig.Until(
             () =>

@@ -346,7 +346,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || !OperatingSystem.IsLinux(), "Only UDP on Linux reports it.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 16 * 1024 });
         using RawDatagrams peer = new(rig);
-        // Twice: what the system tells is its sum so far.
+        // Twice, because the kernel reports a running total.
         for (int round = 1; round <= 2; round++)
         {
             rig.OnLoop(handler.Loop, handler.PauseReceiving);
@@ -552,7 +552,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             for (int i = 0; i < 2; i++) Assert.Equal(SendResult.Queued, handler.Send(BitConverter.GetBytes(i), peer.Peer));
             for (int i = 2; i < 6; i++) waits.Add(handler.SendAsync(BitConverter.GetBytes(i), peer.Peer, i == 3 ? cancel.Token : default));
             Assert.All(waits, static w => Assert.False(w.IsCompleted));
-            // Who waits was first.
+            // The waiting sender was first.
             Assert.Equal(SendResult.Full, handler.Send(BitConverter.GetBytes(99), peer.Peer));
             cancel.Cancel();
         });
@@ -607,7 +607,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             Assert.Equal(Enumerable.Range(0, each), received.Datagrams.Select(NumberIn).Where(n => n / 1_000 == me).Select(static n => n % 1_000));
         }
 
-        // The last may arrive before its sender hears that it was taken.
+        // The last datagram may arrive before its sender is informed that it was sent.
         rig.Until(() => socket.PendingDatagrams == 0, "nothing to be pending");
         Close(rig, socket, handler);
         Close(rig, receiver, received);
@@ -629,7 +629,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         rig.Await(socket.DisposeAsync());
         Close(rig, receiver, received);
 
-        // Each is sent by a callback behind another one, as where one asks for the next datagram and the other has it.
+        // Each response is sent by a callback that another one started, as if one receives the next datagram and the
+        // other responds.
         void Answer(int i)
         {
             using (socket.GatherWakes())
@@ -817,7 +818,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         DatagramSocket? socket = null;
         socket = Open(rig, out RecordingHandler handler, h => h.Received = (me, _, _) =>
         {
-            // The next turn begins with the mailbox, where the stop is, and goes on with the timers while the socket drains.
+            // The next iteration processes the mailbox with the stop first, and then the timers while the socket
+            // drains.
             timer = me.Start(TimeSpan.Zero, TimeSpan.FromMilliseconds(1));
             stop = socket!.StopAsync();
         });
@@ -842,14 +844,14 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         {
             early = handler.Start(TimeSpan.FromHours(1));
             Assert.Equal(SendResult.Queued, handler.Send(Bytes("last"), peer.Peer));
-            // In the mailbox: the timer is started behind it, when the socket drains.
+            // Through the mailbox: the timer is started afterwards, while the socket drains.
             stop = socket.StopAsync();
             handler.Loop.PostControl((_, _, _, _) => timers.Add(handler.Start(TimeSpan.FromHours(1), TimeSpan.FromHours(1))));
         });
         rig.Await(stop, "the stop to end");
         rig.Until(() => timers.Count == 1, "the posted action");
         Assert.False(timers[0].IsActive);
-        // One of its own that the user starts again when all is over fires for nobody.
+        // A timer that the user starts again after the end does not call back.
         rig.OnLoop(handler.Loop, () => early!.Start(TimeSpan.Zero, TimeSpan.FromMilliseconds(1)));
         rig.Until(() => !early!.IsActive, "the timer to end");
         Close(rig, socket, handler);
@@ -1019,7 +1021,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
                     Assert.Null(peer.TryReceive(out _));
                 }
 
-                // In one go: a few long ones behind a short one, for which less room was made.
+                // In one batch: a few long datagrams after a short one, for which the reserved space is too small.
                 int expected = round + 1;
                 rig.OnLoop(freeHandler.Loop, () =>
                 {
@@ -1072,7 +1074,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         byte[] run = Pattern((9 * 700) + 5);
         byte[] buffer = new byte[1_000];
-        // The first goes to who waits, the others wait themselves.
+        // The first one completes the pending receive, the others are queued.
         ValueTask<ReceivedDatagram> first = receiver.ReceiveAsync(buffer);
         rig.OnLoop(handler.Loop, () => Assert.Equal(SendResult.Queued, handler.SendRun(run, 700, new DatagramPeer(receiver.EndPoint!))));
         byte[][] parts = [.. run.Chunk(700)];
@@ -1170,7 +1172,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = 64 * 1024, ReceiveBufferBytes = 4 << 20 });
         rig.Await(socket.StartAsync());
         using RawDatagrams peer = new(rig);
-        // One datagram of 50,000 and one of 20,000 are above the limit; ten small ones wait behind them in the system.
+        // One datagram of 50,000 and one of 20,000 bytes exceed the limit; ten small ones wait in the socket buffer.
         int[] sizes = [50_000, 20_000, .. Enumerable.Repeat(100, 10)];
         for (int i = 0; i < sizes.Length; i++) peer.Send(Pattern(sizes[i], i), socket.EndPoint!);
         byte[] buffer = new byte[65_536];

@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Dials by any form of address, of several addresses, and how each kind of failure is told.</summary>
+/// <summary>Connects to each form of address, to several addresses, and the report of each kind of failure.</summary>
 public abstract class DialSuite(Transport transport) : Suite(transport)
 {
     private static ClientOptions To(Rig rig, params EndPoint[] endPoints) => new() { Engine = rig.Engine, EndPoints = endPoints };
@@ -213,7 +213,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
         IPEndPoint local = new(IPAddress.Parse("127.45.67.89"), 0);
         using (Socket probe = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp))
         {
-            // Nobody else takes ports of this address.
+            // No other socket takes ports of this address.
             probe.Bind(local);
             local = (IPEndPoint)probe.LocalEndPoint!;
         }
@@ -308,7 +308,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_name_that_is_being_looked_up_can_be_given_up_in_every_way() => Run(rig =>
     {
-        // On real engines the answer may be quicker than the end; then that is told.
+        // On real engines the response may arrive before the end, and is reported then.
         for (int round = 0; round < 10; round++)
         {
             RecordingClient client = rig.MakeClient(To(rig, new DnsEndPoint("no such host", 80)));

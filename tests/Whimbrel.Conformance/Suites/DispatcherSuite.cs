@@ -150,7 +150,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
             rig.Settle();
             Stand();
             Task<StopReport> stop = server.StopAsync(TimeSpan.FromMilliseconds(50)).AsTask();
-            // It cannot be told of the stop, and so is reset at the deadline; its last callback cannot come.
+            // It cannot be informed of the stop, and so is reset at the deadline; its last callback cannot be called.
             if (rig.IsVirtual) rig.Pass(TimeSpan.FromSeconds(3));
             rig.Until(() => stop.IsCompleted, "the stop to give up");
             Assert.Equal(1, stop.Result.Left);

@@ -96,7 +96,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         rig.Await(engine.StopAsync());
         Assert.Single(rig.EngineEvents, "stopped");
 
-        // After an explicit stop a use does not start it behind the back of who stopped it.
+        // After an explicit stop, use does not start the engine implicitly.
         RecordingServer server = EchoServer(rig);
         Assert.Contains("start it again", Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync())).Message, StringComparison.Ordinal);
         Assert.False(engine.Post(static () => { }));
@@ -127,7 +127,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
             RecordingSession dialled = rig.Connect(client);
             rig.Await(rig.Engine.StopAsync());
             rig.Until(() => server.Made.All(static s => s.IsOver) && dialled.IsOver, "the sessions to end");
-            // Of two ends on one engine the second may hear of the first.
+            // If both ends are on one engine, the second may see the end of the first.
             Assert.True(dialled.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset or CloseCause.PeerClosed, $"{dialled.Reason}");
             Assert.All(server.Made.Where(static s => s.ReceivedCount > 0), static s => Assert.Equal(CloseCause.EngineStopped, s.Reason.Cause));
             Assert.Throws<InvalidOperationException>(() => rig.Await(client.ConnectAsync()));

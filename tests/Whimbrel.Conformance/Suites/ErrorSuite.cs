@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 4: an exception in an override is told to OnError and ends that connection only.</summary>
+/// <summary>Contract 4: an exception in an override is passed to OnError and ends that connection only.</summary>
 public abstract class ErrorSuite(Transport transport) : Suite(transport)
 {
     public static TheoryData<string, string> Overrides => new()
@@ -357,7 +357,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Peer peer = rig.Dial(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             Loop loop = session.Loop;
-            // An item that nobody posts, and work that nobody has: what a defect of ours would look like.
+            // A mailbox item of an unknown kind, and work of an unknown resident: simulates defects of the library.
             Assert.True(loop.Mailbox.PostItem(Whimbrel.Engines.DataKind.BroadcastGate, session.Connection, session.Generation, new object()));
             Assert.Equal(CloseCause.UserException, session.End());
             Assert.IsType<InvalidCastException>(session.Reason.Exception);
@@ -378,7 +378,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Peer bystander = rig.Dial(server.EndPoint!);
             RecordingSession session = server.Connected();
             Loop loop = session.Loop;
-            // A completion that nobody fences, and work for connections that are none: what defects of ours would look like.
+            // A completion without a catch, and work for invalid connections: simulates defects of the library.
             ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress() };
             Whimbrel.Connections.Listener? broken = null;
             rig.OnLoop(loop, () =>
@@ -481,7 +481,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         public override string Message => throw new InvalidOperationException("even this throws");
     }
 
-    // ------------------------------------------------------------------ who has set nothing is told
+    // ------------------------------------------------------------------ without OnError
 
     [Fact, Contract(4)]
     public void A_session_without_OnError_has_its_exception_told_by_one_notice_and_all_are_counted() => Run(rig =>

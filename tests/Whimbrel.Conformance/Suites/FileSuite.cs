@@ -208,7 +208,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             "the peer to see the end");
         Assert.True(ended, "something came behind the file");
         Assert.InRange(got, 0, large / 2);
-        // The first cause wins; but the peer gets no proper end, and the operator is told.
+        // The first cause wins; but the peer gets no orderly end, and a notice is logged.
         Assert.Equal(closes ? CloseCause.LocalClose : CloseCause.FileFailed, session.End());
         if (!closes) Assert.IsType<EndOfStreamException>(session.Reason.Exception);
         Assert.Contains(rig.Notices, static n => n.Page == "file-failed.md");
@@ -344,7 +344,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         FileSource source = new(file.Path);
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] before = [.. Clog(rig, session), .. FillTo(rig, session, FileRange.ChargeBytes + 3)];
-        // One byte more than there is room for; a second one stands behind it though it would fit.
+        // One byte more than there is space for; a second send waits after it although it would fit.
         ValueTask<SendResult> first = session.SendAsync("head"u8.ToArray(), source, 0, data.Length);
         ValueTask<SendResult> second = session.SendAsync(default, source, 10, 20);
         using CancellationTokenSource cancel = new();
@@ -413,7 +413,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         UntilClosed(rig, source);
     });
 
-    /// <summary>With the socket buffers that everybody has: large files are quick.</summary>
+    /// <summary>With default socket buffers, so that large files are fast.</summary>
     private static (RecordingSession Session, Peer Peer) Wide(Rig rig, Action<RecordingSession>? setUp = null)
     {
         RecordingServer server = rig.Serve(setUp);
@@ -433,7 +433,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         }
     }
 
-    /// <summary>The test is done with it, and whoever had it queued soon is.</summary>
+    /// <summary>The test releases the file, and queued sends release it soon.</summary>
     private static void UntilClosed(Rig rig, FileSource source)
     {
         if (source.OpenFile.HasReferences) source.Dispose();

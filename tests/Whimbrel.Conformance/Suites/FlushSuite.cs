@@ -19,7 +19,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
                 x.CallCommit(1);
                 if (rig.IsVirtual)
                 {
-                    // One thread is everybody there: what can be seen is that the loop has it already.
+                    // The memory engine has one thread: it can only be observed that the loop has the item already.
                     int items = x.Loop.Mailbox.WaitingItems;
                     x.Flush();
                     if (rig.IsPool) Assert.Equal(items + 1, x.Loop.Mailbox.WaitingItems);
@@ -34,7 +34,8 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
         });
         Peer peer = rig.Dial(server.EndPoint!);
         server.Connected();
-        rig.Settle(); // on the loop nothing leaves while a send is under way: that of the handshake's last flight
+        // On the loop nothing is sent while another send is pending, here that of the handshake's last flight.
+        rig.Settle();
         peer.Write("x");
         for (int i = 0; i < 3; i++)
         {

@@ -7,7 +7,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
 {
     private static void Write(string text, int memberClass, IBufferWriter<byte> output) => output.Write(Bytes($"{memberClass}[{text}]"));
 
-    // The classes that were asked for, in order, and whether by another thread than that of who broadcasts.
+    // The requested classes, in order, and the number of calls on a thread other than the caller's.
     private sealed class Asked
     {
         private readonly Lock _gate = new();
@@ -24,7 +24,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
 
         public bool WasAskedElsewhere => Volatile.Read(ref _threads) > 0;
 
-        /// <summary>To be called by who broadcasts.</summary>
+        /// <summary>Must be called by the broadcasting thread.</summary>
         public BroadcastEncoder<string> Encoder()
         {
             int thread = Environment.CurrentManagedThreadId;
@@ -95,12 +95,12 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         rig.Until(() => group.Count == 2, "two to be left");
         Assert.Equal(new BroadcastResult(2, 0), rig.Await(group.BroadcastAsync("b", asked.Encoder(), Timeout.InfiniteTimeSpan)));
         Assert.Equal("0122", asked.Classes);
-        // Who comes back may be of another class.
+        // A member that joins again may have another class.
         group.Join(pairs[1].Session, 5);
         group.Join(pairs[1].Session, 6); // is a member already
         rig.Until(() => group.Count == 3, "one to come back");
         Assert.Equal(new BroadcastResult(1, 0), rig.Await(group.BroadcastAsync("c", static (text, memberClass, output) => { if (memberClass == 5) Write(text, memberClass, output); }, Timeout.InfiniteTimeSpan)));
-        // Everybody of a server is of class 0.
+        // All sessions of a server have class 0.
         Assert.Equal(new BroadcastResult(3, 0), rig.Await(server.Sessions.BroadcastAsync("d", asked.Encoder(), Timeout.InfiniteTimeSpan)));
         Assert.Equal("01220", asked.Classes);
         Assert.Equal("5[c]0[d]", pairs[1].Peer.ReadText(8));

@@ -56,7 +56,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
         Assert.Equal("next", said);
         bool isEarly = point == "connecting" || (point == "handshaked" && kind == "tls");
         giver.Until(rig, isEarly ? "connect failed HandedOver" : "disconnected HandedOver");
-        // In each of its last callbacks it was told that it is too late.
+        // In each of its last callbacks the hand-over was rejected as too late.
         Assert.Equal(isEarly ? 1 : 2, giver.Refusals);
         Assert.Equal(point == "connecting" && kind == "tls" ? "handshaked, connected" : "connected", string.Join(", ", taker.Events.TakeWhile(static e => e is "handshaked" or "connected")));
         Assert.Equal(kind == "plain", taker.Tls is null);

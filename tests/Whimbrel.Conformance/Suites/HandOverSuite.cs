@@ -3,7 +3,7 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 15: a connection goes on with another session, and nothing of it is lost.</summary>
+/// <summary>Contract 15: a connection continues with another session, without losing data.</summary>
 public abstract class HandOverSuite(Transport transport) : TrafficSuite(transport)
 {
     [Fact, Contract(15)]

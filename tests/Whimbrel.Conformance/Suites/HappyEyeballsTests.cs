@@ -237,7 +237,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     [InlineData(false)]
     public void A_refusal_tells_more_than_an_attempt_that_the_system_gave_up(bool refusedFirst) => Test(rig =>
     {
-        // What the system says when nobody has answered, sooner than the time limit of the dial.
+        // The kernel's timeout, before the time limit of the connect.
         rig.Memory.AddFailing(At(s_six1), Whimbrel.Linux.Errno.ETIMEDOUT);
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = refusedFirst ? [At(s_four1), At(s_six1)] : [At(s_six1), At(s_four1)] });
         Assert.Equal(ErrorCategory.Refused, Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
@@ -360,7 +360,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         Assert.Null(client.Session);
         if (way == "engine") return;
         rig.Until(() => rig.Engine.Loops.All(static l => l.ResidentCount == 0), "all sockets to be closed");
-        // The late answer finds nobody.
+        // The late result is ignored.
         rig.Pass(TimeSpan.FromSeconds(3));
         NothingIsLeft(rig);
         Assert.Equal(0, rig.Engine.Resolver.Count);

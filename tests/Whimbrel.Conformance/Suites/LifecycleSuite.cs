@@ -436,7 +436,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         Trigger(rig, first, server, session, peer, client);
         Trigger(rig, second, server, session, peer, client);
         rig.Join();
-        // Who only finished sending goes on until the peer has finished as well.
+        // A session that only shut down sending continues until the peer has shut down as well.
         if (first != "finish" && second != "finish") rig.Until(() => !session.IsConnected, "one of the causes to be noticed");
         peer?.Close();
         if (client is not null) rig.Await(client.DisconnectAsync());

@@ -23,7 +23,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         {
             Note(session.Send(Filled('a', 99)));
             Note(session.Send(Filled('b', 1)));
-            // Before anybody is judged slow the system is offered what is queued, and TCP may have room again by then: so up to the limit once more.
+            // A peer is not considered slow until the kernel was offered the queued data, and TCP may have space by
+            // then: so up to the limit once more.
             do Note(session.Send(Filled('c', 1)));
             while (policy == SlowConsumer.Disconnect && results[^1] == SendResult.Queued);
         });
@@ -179,7 +180,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal("slow-consumer.md", notice.Page);
     });
 
-    // Those that the system took leave with the reset or do not: nobody can know. Those that it has not taken are
+    // Whether data accepted by the kernel is sent before the reset is unknown. Data that it has not accepted is
     // counted.
     [Theory, Contract(8, 12)]
     [InlineData("stop")]

@@ -29,7 +29,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                     x.Abort();
                     for (int number = -1; number != accepted && opened.Count < 100; number = (int)opened[^1].Handle)
                     {
-                        // Readable for ever, where nobody reads.
+                        // Permanently readable, because it is not read.
                         Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
                         socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
                         socket.SendTo("x"u8, socket.LocalEndPoint!);
@@ -64,7 +64,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             Peer peer = rig.Dial(server.EndPoint!);
             Assert.Equal(CloseCause.ResourceLimit, server.Session(1).End());
             peer.EndsInReset();
-            // A listener is tried again now and then, and told of.
+            // A listener is retried periodically, and a notice is logged.
             RecordingServer second = rig.Serve();
             rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.DescriptorLimit), "the notice");
             rig.Settle();

@@ -4,10 +4,9 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Datagrams on an unkind network: whatever is lost, doubled, overtaken or delayed, each that arrives is one that was sent, whole and from
-/// whom it says; nothing is answered that did not come; and the counts of both sides add up. The same seed gives the same run.
-/// </summary>
+/// <summary> Datagrams on a faulty network: whatever is lost, duplicated, reordered or delayed, each received datagram
+/// was sent in this form by this sender; only received datagrams are answered; and the counters of both sides match.
+/// The same seed produces the same run. </summary>
 public sealed class MemoryDatagramTests
 {
     private const int Clients = 5;
@@ -85,7 +84,7 @@ public sealed class MemoryDatagramTests
         Assert.Equal(sources, counters.DatagramsReceived + counters.Overflowed);
         Assert.Equal(counters.DatagramsReceived, handler.All.Select(static d => d.Peer).Distinct().Count());
         Assert.Equal(counters.DatagramsReceived, counters.DatagramsSent);
-        // Nobody is there: each answer came back as an error.
+        // No socket is bound there: each response came back as an error.
         Assert.Equal(counters.DatagramsSent, counters.PeerErrors);
         raw.Send("still there?"u8, target);
         engine.RunUntilIdle();

@@ -2,7 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A client whose protocol has an opening handshake: a connection counts when that is done, and what ends it before is a failed dial.</summary>
+/// <summary>A client whose protocol has an opening handshake: a connection counts after it, and an earlier end is a
+/// failed connect.</summary>
 public abstract class OpeningSuite(Transport transport) : Suite(transport)
 {
     private static readonly TimeSpan s_soon = TimeSpan.FromMilliseconds(5);
@@ -245,7 +246,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         client.Opens = true;
         RecordingSession first = (RecordingSession)rig.Await(client.ConnectAsync());
         lock (accepted) Assert.Equal(["mute", "open"], accepted);
-        // The order begins anew: the first one may be well again.
+        // The order starts again, because the first server may have recovered.
         first.Send("x"u8);
         client.Until("reconnected 2");
         lock (accepted) Assert.Equal(["mute", "open", "mute", "open"], accepted);

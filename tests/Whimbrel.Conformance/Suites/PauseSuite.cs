@@ -246,7 +246,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         HoldsUp(rig, peer, session);
     });
 
-    /// <summary>Paused now: the peer writes as long as somebody takes it.</summary>
+    /// <summary>Paused now: the peer writes until its data is no longer accepted.</summary>
     private static void HoldsUp(Rig rig, Peer peer, RecordingSession session)
     {
         int before = session.ReceivedCount;
@@ -321,7 +321,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
             session.PauseReceiving();
             if (!rig.IsPool) peer.Reset();
         });
-        // There the pause is on its way to the loop, and this is behind it.
+        // The pause is a post to the loop, and this is queued after it.
         if (rig.IsPool) rig.OnLoop(session.Loop, peer.Reset);
         rig.Settle();
         rig.Settle();

@@ -178,7 +178,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(CloseCause.LocalClose, ends.B.End());
     });
 
-    // Half of a stream must not look like all of it, also where nobody resets it before.
+    // A part of a stream must not look complete, even if the stream is not reset before.
     [Theory, Contract(12, 22)]
     [InlineData(true)]
     [InlineData(false)]
@@ -256,11 +256,12 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         });
         rig.OnLoop(ends.B, () => Assert.Throws<InvalidOperationException>(() => ends.B.CallPipeTo(never)));
         Assert.Throws<InvalidOperationException>(() => ends.B.CallPipeTo(ends.A));
-        // To one that has ended it is over at once: that may happen to anybody.
+        // A pipe to an ended session completes immediately, because any session may end.
         ends.B.Abort();
         ends.B.End();
         Assert.Equal(PipeEnd.TargetEnded, Await(rig, pipe).End);
-        rig.Await(ends.B.EndedAsync()); // on the pool that is a moment behind the last callback, and the reason is there then
+        // With thread-pool scheduling this is a moment after the last callback, and the reason is set then.
+        rig.Await(ends.B.EndedAsync());
         Ends more = Two(rig);
         PipeResult result = Await(rig, Join(rig, more.A, ends.B));
         Assert.Equal((0L, PipeEnd.TargetEnded, CloseCause.LocalAbort), (result.Bytes, result.End, result.Reason.Cause));

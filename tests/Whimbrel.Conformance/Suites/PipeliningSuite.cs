@@ -5,7 +5,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
 {
     private const int AnswerBytes = 50_000;
 
-    /// <summary>Each byte asks for an answer, which tells its number.</summary>
+    /// <summary>Each byte requests a response, which contains its number.</summary>
     private static byte[] Answer(int number)
     {
         byte[] answer = new byte[AnswerBytes];

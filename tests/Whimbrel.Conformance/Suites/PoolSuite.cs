@@ -4,7 +4,8 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 14, the pool: who blocks harms nobody else, order and back-pressure stay, the sends of one callback leave together.</summary>
+/// <summary>Contract 14, thread pool: a blocking session affects no other, order and back-pressure are kept, the sends
+/// of one callback are sent together.</summary>
 public abstract class PoolSuite(Transport transport) : Suite(transport)
 {
     private const int ReadAtATime = 256 * 1024;
@@ -127,10 +128,9 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
-    /// <summary>
-    /// What comes much at a time stays in the block that it came in; what comes in small pieces is joined. Here both come in turn, and the session leaves odd
-    /// numbers of bytes, pauses with some unread, goes on elsewhere, and sends back what it took.
-    /// </summary>
+    /// <summary> Large blocks stay in the buffer they were received into; small pieces are joined. Here both alternate,
+    /// and the session leaves odd numbers of bytes, pauses with unconsumed data, continues on another thread, and
+    /// echoes what it consumed. </summary>
     [Theory, Contract(3, 10, 14)]
     [InlineData(1)]
     [InlineData(2)]
@@ -144,7 +144,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         int taken = 0, pauses = 0;
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
         {
-            // What it leaves it is offered again with the next bytes, and behind the last there are none.
+            // Unconsumed data is passed again with the next bytes, and after the last bytes there are none.
             bool isAll = taken + unread.Length == total;
             int count = isAll || choices.Next(4) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
             if (!unread[..count].SequenceEqual(all.AsSpan(taken, count))) throw new InvalidOperationException($"wrong bytes at {taken}");
@@ -169,7 +169,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.PeerClosed, session.End());
     });
 
-    /// <summary>The loop receives on for them until it hears of their end: where those bytes lie is given back (the rig looks, when it ends).</summary>
+    /// <summary>The loop keeps receiving for them until it learns of their end: the buffers of those bytes are returned
+    /// (the rig checks this at its end).</summary>
     [Theory, Contract(2, 14)]
     [InlineData(true)]
     [InlineData(false)]
@@ -252,10 +253,9 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
-    /// <summary>
-    /// Two other threads send, each callback broadcasts and then sends, the peer takes little at a time: messages are whole, those of one sender in order, and a broadcast comes
-    /// before what its callback sent behind it, whether the loop sleeps, wakes or is awake.
-    /// </summary>
+    /// <summary> Two other threads send, each callback broadcasts and then sends, the peer reads a little at a time:
+    /// messages are whole, those of one sender are in order, and a broadcast precedes what its callback sent after it,
+    /// whether the loop sleeps, wakes or is awake. </summary>
     [Theory, Contract(7, 14)]
     [InlineData(1)]
     [InlineData(2)]
@@ -320,7 +320,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         }
     }
 
-    /// <summary>Who sends, the number, the length, and bytes that tell the one from the other.</summary>
+    /// <summary>The sender, the number, the length, and bytes that differ between messages.</summary>
     private static byte[] Frame(char name, int number, int length)
     {
         byte[] frame = new byte[9 + length];
@@ -504,7 +504,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 RecordingSession second = server.Session(1);
                 second.Until("connecting");
                 ValueTask<StopReport> stop = server.StopAsync(aborts ? TimeSpan.Zero : TimeSpan.FromSeconds(15));
-                // Of those who were connected the stop has told all, or ended them.
+                // The stop has informed, or ended, all sessions that were connected.
                 if (aborts) first.End();
                 else first.Until("server stopping");
                 release.Set();
@@ -524,7 +524,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 }
 
                 StopReport report = rig.Await(stop);
-                // A second behind an abort's deadline the stop reports what is left, and on a busy machine the pool may still owe that session its turn.
+                // One second after an abort's deadline the stop reports what is left, and on a busy machine the pool
+                // may not have run that session yet.
                 Assert.True(report.IsComplete || (aborts && report.Left == 1), report.ToString());
             }
             finally

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>The awaitable forms of posting: where they run, where the awaiting code goes on, and who gets what they throw.</summary>
+/// <summary>The awaitable forms of posting: where they run, where the awaiting code resumes, and who observes their
+/// exceptions.</summary>
 public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transport)
 {
     private static readonly Func<Task<int>> s_two = static async () =>

@@ -76,12 +76,12 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         rig.OnLoop(session, () => session.Own = new byte[64 * 1024]);
         Assert.Equal(all, ThereAndBack(rig, peer, all, seed + 100));
         Assert.Equal(total, Volatile.Read(ref taken));
-        // One that it took out is the session's: nobody wrote there since.
+        // Memory that the session has replaced belongs to it: it was not written to since.
         if (kept is not null) Assert.Equal(all.AsSpan(keptAt, keptCount), kept.AsSpan(0, keptCount));
         if (rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && !rig.IsVirtual && !rig.IsPool && session.Tls is null) Assert.NotNull(kept);
     });
 
-    // What a callback sends for what it gets has room in the queue, whose limit is four times as much.
+    // The responses of a callback to its data fit into the queue, whose limit is four times the size.
     [Fact, Contract(3, 9)]
     public void No_more_than_a_quarter_of_a_MiB_comes_at_a_time_however_long_the_sessions_memory_is() => Run(rig =>
     {
@@ -107,7 +107,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Assert.True(session.IsConnected);
     });
 
-    // Between its callbacks nobody looks at that memory. While one runs, what comes is kept elsewhere.
+    // Between callbacks the session does not access that memory. While a callback runs, received data is kept
+    // elsewhere.
     [Fact, Contract(3, 14)]
     public void A_session_on_the_pool_has_what_comes_between_its_callbacks_in_its_own_memory_and_looks_at_it_undisturbed() => Run(rig =>
     {
@@ -651,7 +652,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         List<string> offers = [];
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
         {
-            // Each is raised once: the first where it was received, the others where they wait behind it.
+            // Each is raised once: the first in the received buffer, the others in the buffer where they wait.
             int done = x.Tag as int? ?? 0;
             Raise(x, unread[done..]);
             x.Tag = unread.Length;
@@ -698,7 +699,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         {
             members[i] = rig.Connect(server.EndPoint!, static s => s.AtUnread = static (x, unread) =>
             {
-                // Kept as it came, and ruined for whoever might have the same memory.
+                // Stored as received, then overwritten to detect shared memory.
                 x.Tag = (x.Tag as byte[] ?? []).Concat(unread.ToArray()).ToArray();
                 x.CallWritable(unread).Fill(0x55);
                 return unread.Length;

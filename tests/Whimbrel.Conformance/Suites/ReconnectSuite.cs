@@ -20,7 +20,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     /// <summary>A server that ends each connection as soon as the other side has sent something.</summary>
     private static RecordingServer Rude(Rig rig) => rig.Serve(static s => s.AtReceived = static (x, _) => x.Close());
 
-    /// <summary>An address where somebody has listened, and nobody does any more.</summary>
+    /// <summary>An address of a server that no longer listens.</summary>
     private static EndPoint Deserted(Rig rig)
     {
         RecordingServer server = rig.Serve();
@@ -310,7 +310,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         Assert.False(client.IsReconnecting);
         Assert.Equal("connected, disconnected PeerClosed, reconnecting 1, connected", client.Story);
         rig.Until(() => rig.Engine.Loops.All(static l => l.Timers.Count == 0), "the timer of the policy to go");
-        // The policy is at work for the new connection, and begins anew.
+        // The policy applies to the new connection, and starts again.
         client.Made[1].Send("x"u8);
         rig.Until(() => client.Events.Count(static e => e == "reconnecting 1") == 2, "the policy to begin anew");
     });

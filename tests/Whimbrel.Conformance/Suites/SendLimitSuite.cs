@@ -48,7 +48,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
         long pending = 0;
         rig.OnLoop(session, () =>
         {
-            // Room is open behind this one.
+            // The next send fits.
             Assert.Equal(SendResult.Queued, session.Send(small));
             pending = session.BytesPending;
             session.Limit = 4096;
@@ -98,7 +98,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
             Assert.Equal(large, peer.Read(large.Length));
         }
 
-        // Behind another it is too much, when the peer does not read.
+        // After another message it exceeds the limit, if the peer does not read.
         SendResult last = SendResult.Queued;
         for (int i = 0; i < 100 && last == SendResult.Queued; i++) rig.OnLoop(session, () => last = session.Send(large));
         Assert.Equal(SendResult.Closed, last);
@@ -128,7 +128,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
         int left = Clog(rig, session).Length + FillTo(rig, session, 0).Length;
         rig.Settle();
         int drains = session.Drains;
-        // Read on until it falls to the mark: told with something still pending, or at its last step.
+        // Reads until it falls to the low-water mark: reported with data still pending, or at its last step.
         byte[] buffer = new byte[2000];
         rig.Until(
             () =>
@@ -145,7 +145,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
             "the mark to be reached");
         rig.Until(() => session.Drains == drains + 1, "one call");
         Assert.InRange(session.PendingAtDrain, 0, Mark);
-        // Whatever leaves below the mark is not told again.
+        // Further sent data below the mark is not reported again.
         if (left > 0) peer.Read(left);
         rig.Settle();
         rig.OnLoop(session, () => session.Send("x"u8));

@@ -247,7 +247,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
         rig.Settle();
         Assert.All(peers, static p => Assert.Equal(-1, p.TryRead(new byte[1])));
 
-        // A call inside another leaves before it, or behind it.
+        // A nested call is sent before or after it.
         static string Ordered(string text) => text.Replace("cinner", "innerc", StringComparison.Ordinal);
     });
 

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 23: SentAsync tells once that what its caller has sent has left, or that some of it never will.</summary>
+/// <summary>Contract 23: SentAsync completes once, when everything its caller sent was accepted by the kernel, or when
+/// some of it never will be.</summary>
 public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transport)
 {
     [Theory, Contract(23)]
@@ -20,7 +21,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Fact, Contract(23)]
     public void It_completes_when_what_was_sent_before_has_left_and_waits_for_nothing_that_comes_behind() => Run(rig =>
     {
-        // So much behind that the system, and a batch of records, hold a part of it only.
+        // So much data follows that the kernel, and a batch of records, hold only a part of it.
         const int Large = 4 * 1024 * 1024;
         (RecordingSession session, Peer peer) = Pair(rig, limit: Large);
         byte[] first = Clog(rig, session);
@@ -59,7 +60,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
         });
         peer.Read(Enumerable.Range(0, Messages).Sum(static i => 1 + (i * 97 % 5_000)));
         rig.Until(() => Volatile.Read(ref told).Count == Messages, "all to be told");
-        // Who need not wait passes those who did, and whose turn is still to come.
+        // A call that need not wait may complete before earlier calls whose completion is still pending.
         Assert.Equal(Enumerable.Range(0, Messages), told.Order());
         Assert.Empty(wrong);
 

@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What a session is told about its own sends, what it may refuse, and awaiting its end.</summary>
+/// <summary>Callbacks for a session's own sends, refusing them, and awaiting its end.</summary>
 public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
 {
     // ------------------------------------------------------------------ OnSent and OnDrained

@@ -2,7 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Events before the fact, restart, times, shared state, how a stop tells the sessions, and calls at the wrong time.</summary>
+/// <summary>Events before the fact, restart, times, shared state, how a stop informs the sessions, and calls at the
+/// wrong time.</summary>
 public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
 {
     private static readonly Action<RecordingSession> s_echo = static s => s.AtReceived = static (x, data) => x.Send(data);
@@ -85,7 +86,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         Assert.DoesNotContain("connecting", server.AllEvents);
         rig.Dial(server.EndPoint!);
         server.Connected(1);
-        // On the pool the session may be told first.
+        // With thread-pool scheduling the session may be called first.
         rig.Until(() => server.AllEvents.Contains("connected"), "the server to be told of the second");
         Assert.Equal(["started", "connecting", "connected"], server.AllEvents.Where(static e => e != "starting"));
     });
@@ -251,14 +252,14 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         RecordingSession old = server.Session();
         Assert.Equal("connecting, connected, received 1, disconnecting HandedOver, disconnected HandedOver", old.Life);
         Assert.Equal(old.ConnectedAt, next.ConnectedAt);
-        // The connection goes on: nothing for the server.
+        // The connection continues: no event of the server.
         Assert.DoesNotContain(server.AllEvents, static e => e.StartsWith("disconnect", StringComparison.Ordinal));
         peer.FinishSending();
         next.End();
         Assert.Equal("connected, peer finished, disconnecting PeerClosed, disconnected PeerClosed", next.Life);
     });
 
-    // ------------------------------------------------------------------ telling the sessions of a stop
+    // ------------------------------------------------------------------ informing the sessions of a stop
 
     [Fact]
     public void A_session_may_say_goodbye_when_the_server_stops() => Run(rig =>
@@ -535,7 +536,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         RecordingSession session = server.Connected();
         DateTimeOffset after = rig.Engine.UtcNow;
         Assert.Null(inConnecting);
-        rig.OnLoop(session, () => Assert.Equal(session.ConnectedAt, inConnected)); // behind OnConnected's return
+        rig.OnLoop(session, () => Assert.Equal(session.ConnectedAt, inConnected)); // after OnConnected has returned
         Assert.InRange(session.ConnectedAt!.Value, before, after);
         Assert.InRange(client.ConnectedAt!.Value, before, after);
         if (!rig.IsVirtual) Assert.InRange(DateTimeOffset.UtcNow - session.ConnectedAt.Value, TimeSpan.Zero, TimeSpan.FromMinutes(1));

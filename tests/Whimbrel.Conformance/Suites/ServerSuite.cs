@@ -71,7 +71,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.Empty(server.Events);
         rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 1, "only the holder's listener to be left");
         rig.Dial(holder.EndPoint!).Write("x");
-        // The look whether anybody answers at a Unix path made a session as well.
+        // The check whether a server answers at a Unix path made a session as well.
         rig.Until(() => holder.Made.Any(static s => s.ReceivedCount == 1), "the holder to be served still");
     });
 
@@ -448,7 +448,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         using CancellationTokenSource patience = new();
         Task<StopReport> stop = server.StopAsync(patience.Token).AsTask();
         rig.Until(() => !server.IsAccepting, "the stop to begin");
-        session.Send("still here"); // longer than any deadline of the options: the session goes on
+        session.Send("still here"); // longer than any deadline of the options: the session stays connected
         Assert.Equal("still here", peer.ReadText(10));
         Assert.False(stop.IsCompleted);
         patience.Cancel();

@@ -78,7 +78,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             }
 
             string seen = peer.ReadText(4);
-            // On the pool the action runs when the pool has a thread: behind what went before.
+            // With thread-pool scheduling the post runs when the pool has a thread: after earlier sends.
             if (rig.IsPool) Assert.True(seen is "1234" or "1324" or "1342", seen);
             else Assert.Equal("1234", seen);
         }

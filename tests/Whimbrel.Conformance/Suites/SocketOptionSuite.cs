@@ -482,7 +482,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         rig =>
         {
             LoopRoom.EnterNetwork(rig);
-            // Bytes go with the SYN also to who has never been met.
+            // Data is sent with the SYN even to an unknown server.
             LoopRoom.SetSysctl(rig, "tcp_fastopen", "5");
             List<Socket> sockets = [];
             EndPoint address = LoopRoom.On(rig, () =>
@@ -556,7 +556,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             Introduce(rig, server);
             rig.Await(server.StopAsync());
             RecordingSession second = DialFast(rig, address, static s => s.AtConnected = static x => x.Send("hello"u8));
-            // The refusal is a reset: which of the two the system tells depends on whether the first packet had left.
+            // The refusal is a reset: which of the two the kernel reports depends on whether the first packet was sent.
             Assert.Contains(second.End(), (CloseCause[])[CloseCause.Refused, CloseCause.PeerReset]);
             RecordingSession third = DialFast(rig, address, null);
             Assert.Contains(third.End(), (CloseCause[])[CloseCause.Refused, CloseCause.PeerReset]);

@@ -56,7 +56,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             Assert.Equal("new", peer.ReadText(3));
         }
 
-        // A stop waits for what was left behind, too.
+        // A stop also waits for callbacks of an earlier stop.
         report = InTime(() => server.StopAsync(s_short));
         Assert.False(report.IsComplete);
         Assert.Contains(report.Unfinished, static u => u.What.StartsWith("OnReceived of RecordingSession", StringComparison.Ordinal));
@@ -205,7 +205,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
                     null);
             }
 
-            // Whatever comes now stands behind more of them than the pool may have threads.
+            // Further work items are queued after more of them than the pool can have threads.
             long start = Stopwatch.GetTimestamp();
             Task<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(2)).AsTask();
             Assert.True(stop.Wait(s_tooLong, TestContext.Current.CancellationToken), "the stop has not returned");
@@ -255,7 +255,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
         Task<StopReport> sooner = server.StopAsync(TimeSpan.FromMilliseconds(10)).AsTask();
         rig.Until(() => server.SessionCount == 0, "the connection to end");
         rig.Settle();
-        // A second behind the deadline the stop says what is left; a busy machine can be that slow.
+        // One second after the deadline the stop reports what is left; a busy machine can be that slow.
         bool isLate = stop.IsCompleted;
         last.SetResult();
         rig.Until(() => stop.IsCompleted && sooner.IsCompleted && Volatile.Read(ref ended) == 1, "both stops and the handler");

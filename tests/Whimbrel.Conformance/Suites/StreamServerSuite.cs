@@ -6,7 +6,8 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Servers whose connections are served by a method over a <see cref="ConnectionStream"/>, and clients that dial one.</summary>
+/// <summary>Servers whose connections are served by a method with a <see cref="ConnectionStream"/>, and clients that
+/// connect one.</summary>
 public abstract class StreamServerSuite(Transport transport) : Suite(transport)
 {
     private static readonly string[] s_wrong = ["", "127.0.0.1", "http://127.0.0.1:1", "tcp://127.0.0.1", "tcp://127.0.0.1:99999", "unix:"];

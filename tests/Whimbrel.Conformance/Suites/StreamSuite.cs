@@ -460,7 +460,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             ValueTask<int> second = default;
             byte[] memory = new byte[100];
             bool began = false;
-            // Both on the stream's loop, and in the phase in which bytes arrive: what the cancel posts comes behind that.
+            // Both on the stream's loop, and in the phase in which bytes arrive: the post of the cancel is processed
+            // after that.
             RecordingServer others = rig.Serve(s => s.AtReceived = (_, data) =>
             {
                 if (data[0] == 'c') source!.Cancel();
@@ -643,7 +644,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     public void A_limit_holds_while_somebodys_callback_blocks_the_loop(string what, bool waitsBefore, bool nextIsOnLoop) => Run(
         rig =>
         {
-            if (rig.IsVirtual) return; // one thread runs everything there: nobody can block
+            if (rig.IsVirtual) return; // one thread runs everything there, so blocking is impossible
             (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
             byte[] before = what == "write" ? Clog(rig, SessionOf(rig, stream)) : [];
             if (what == "write") before = [.. before, .. FillTo(rig, SessionOf(rig, stream), room: 10)];
@@ -675,7 +676,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             // Nothing is lost, and nothing of what was given up leaves.
             if (nextIsOnLoop)
             {
-                // Behind what the loop has yet to hear of the read that was given up.
+                // After the loop has learned of the abandoned read.
                 rig.OnLoop(stream.Loop, static () => { });
                 peer.Write("late");
                 rig.Until(() => Volatile.Read(ref next) is { IsCompleted: true }, "the read that began before the loop had heard of the one before");
@@ -686,7 +687,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             rig.Join();
             if (what == "read") Assert.Equal("late", Text(got));
 
-            // Somebody's callback: not longer than a broken build needs to be seen.
+            // A user's callback: blocks only until a broken build would be detected.
             void Block()
             {
                 Assert.True(stream.Loop.Post(() =>
@@ -883,7 +884,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         return true;
     }
 
-    /// <summary>Writes so many bytes that tell where they stand, in pieces of changing length, and ends this half.</summary>
+    /// <summary>Writes this many bytes, whose values depend on their offset, in pieces of various lengths, and shuts
+    /// down sending.</summary>
     private static async ValueTask<bool> Push(ConnectionStream stream, int length, int seed)
     {
         byte[] table = Pattern(262_139, seed);

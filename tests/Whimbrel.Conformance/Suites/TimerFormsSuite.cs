@@ -87,7 +87,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         {
             told.Cancel();
             plain.Cancel();
-            // Never inside the stack of who cancels.
+            // Never inside the call of Cancel.
             Assert.Single(story);
         });
         rig.Until(() => story.Count == 2, "the notice");
@@ -396,7 +396,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         Assert.Equal(source.Token, Assert.ThrowsAny<OperationCanceledException>(() => waits[2].GetAwaiter().GetResult()).CancellationToken);
         Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(timer.WaitAsync(source.Token)));
         Assert.False(waits[0].IsCompleted);
-        timer.Start(Ms(1)); // waits go on over a new start
+        timer.Start(Ms(1)); // a wait continues over a restart
         for (int i = 0; i < waits.Length; i++) Assert.True(i == 2 || Await(rig, waits[i]));
     });
 

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Timers of loops and sessions: never early, in order, cancelled for good.</summary>
+/// <summary>Timers of loops and sessions: never early, in order, cancelled permanently.</summary>
 public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
 {
     [Theory, Contract(14)]
@@ -90,7 +90,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
             }
         });
         rig.Until(() => Volatile.Read(ref count) == dues.Length, "all timers to fire");
-        // Started one after the other, so the clock may have gone on by the time that took.
+        // Started one after the other, so the clock may have advanced meanwhile.
         for (int i = 1; i < fired.Count; i++) Assert.True(fired[i] >= fired[i - 1] - (rig.IsVirtual ? 0 : 20), $"{fired[i]} after {fired[i - 1]}");
     });
 

@@ -185,7 +185,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         half.Close();
         session.End();
 
-        // One that was due before the handshake ended is told behind OnConnected, and not lost.
+        // A timer due before the handshake completed is called after OnConnected, and not lost.
         Peer timed = Meet(rig, isDialled: false, static s =>
         {
             s.AtConnecting = static x => x.CallStartTimer(TimeSpan.Zero);
@@ -429,7 +429,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
             Assert.Empty(peer.ReadToEnd());
             RecordingSession session = server.Session();
-            // An answer would go out behind FIN, and the connection would break.
+            // A response would follow the FIN, and the connection would break.
             for (int i = 1; i <= 3; i++)
             {
                 peer.ChangeKeys(1);
@@ -1032,7 +1032,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
     // ------------------------------------------------------------------ ends in the handshake of an upgrade
 
-    /// <summary>Of a server's session: the answer in the clear, and TLS behind it.</summary>
+    /// <summary>For a server's session: responds in the clear, followed by TLS.</summary>
     private static void GoAhead(Rig rig, RecordingSession x)
     {
         x.Send("go ahead"u8);
@@ -1048,7 +1048,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         return raw;
     }
 
-    /// <summary>A server whose sessions take eight bytes in the clear and then do this.</summary>
+    /// <summary>A server whose sessions consume eight bytes in the clear and then run this.</summary>
     private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtUnread = (x, unread) =>
     {
         if (x.Tls is not null) return unread.Length;

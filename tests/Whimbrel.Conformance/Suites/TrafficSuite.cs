@@ -11,7 +11,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
 
     private static readonly byte[] s_filler = Pattern(8 * 1024 * 1024, 99);
 
-    /// <summary>A server whose queues and socket buffers are small, so that a peer which does not read is felt soon.</summary>
+    /// <summary>A server with small queues and socket buffers, so that a peer that does not read is noticed
+    /// early.</summary>
     protected static ServerOptions Narrow(Rig rig, SlowConsumer policy = SlowConsumer.Wait, bool? backPressure = null, int limit = Limit)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -66,7 +67,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         List<byte> sent = [];
         rig.OnLoop(session, () =>
         {
-            // A busy system may take more after all, also of what fills the queue; in virtual time nobody does.
+            // A busy kernel may accept more after all, including what fills the queue; in virtual time it does not.
             int tries = rig.IsVirtual ? 1 : 10;
             do
             {
@@ -149,7 +150,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
                 }
                 catch (OperationCanceledException)
                 {
-                    // The point of it: the next read goes on where this one was.
+                    // The next read continues where this one ended, which is the point of the test.
                 }
             }
 

@@ -80,7 +80,8 @@ public abstract class TwoHostSuite(Transport transport)
         (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         DatagramPeer peer = new(server.EndPoint!);
         (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.Fragment });
-        // Each is larger than a packet, which no device cuts: each is sent by itself, in fragments. What fits goes on as runs.
+        // Each is larger than the MTU, which no device segments: each is sent separately, in IP fragments. Those that
+        // fit are sent as runs.
         byte[] large = [.. Enumerable.Range(0, 5 * 4_000).Select(static i => (byte)(i * 31))];
         client.SendRun(large, 4_000, peer);
         client.SendRun(large, 1_000, peer);
@@ -101,7 +102,7 @@ public abstract class TwoHostSuite(Transport transport)
         ends.Until(() => client.PeerErrors.Count > 0, "the refusal to be told");
         Assert.Equal((ErrorCategory.Refused, peer), (client.PeerErrors[0].Error.Category, client.PeerErrors[0].Peer));
 
-        // And it goes on.
+        // And it continues to work.
         (DatagramSocket server, RecordingHandler echo) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         echo.Echoes = true;
         client.Send([2], new DatagramPeer(server.EndPoint!));

@@ -15,7 +15,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
         return e;
     }
 
-    /// <summary>Leaves a path behind, as a process does that ended without a word.</summary>
+    /// <summary>Leaves a socket file behind, as a process that was killed.</summary>
     private static EndPoint StalePath(Rig rig)
     {
         EndPoint address = rig.NewAddress();

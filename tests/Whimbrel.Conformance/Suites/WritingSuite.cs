@@ -86,7 +86,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
             int done = 0;
             Repeat(rig, () =>
             {
-                // With a hint that leaves a hole behind what is written.
+                // With a size hint that leaves unused space in a block.
                 message.GetSpan(10)[0] = (byte)'[';
                 message.Advance(1);
                 for (int left = length - 2; left > 0;)
@@ -138,7 +138,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         RecordingSession first = server.Connected();
         peer.Write("x");
         first.End();
-        // What was written before is still there, and so is the room behind it.
+        // Earlier data is still there, and so is the space after it.
         message.Write(data.AsSpan(length / 2));
         Assert.Equal(SendResult.Closed, first.Send(message));
         Assert.Equal(data, message.Written.ToArray());

@@ -3,10 +3,10 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Epoll;
 
-// Situations that no seed brings about often enough, or at all, made on purpose.
+// Situations that seeds produce rarely or never, produced deliberately.
 public sealed class EpollCaseTests
 {
-    // Several times what one wait tells of (256), so that the listener's turn comes now and then only.
+    // Several times the number of events of one wait (256), so that the listener is reported in few of the waits only.
     private const int Busy = 1_200;
     private const int Newcomers = 500;
 
@@ -26,7 +26,8 @@ public sealed class EpollCaseTests
             foreach (MemorySocket peer in busy) peer.Write([1]);
             return world.Sessions.Count == Busy + Newcomers;
         });
-        // It is told of in one turn of five: 1, 2, 4 ... 64 each time. With one each time it would be two thousand turns and more.
+        // It is reported in one iteration of five, and accepts 1, 2, 4 ... 64 connections each time. One per time would
+        // take more than two thousand iterations.
         Assert.InRange(world.Loop.Counters.Turns - first, 1, 200);
     }
 

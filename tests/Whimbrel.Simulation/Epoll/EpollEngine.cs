@@ -27,6 +27,6 @@ internal sealed class EpollEngine : KernelEngine
 
     internal override void Free()
     {
-        // Nothing here is memory of its own; what the loops have they free at their end.
+        // Owns no memory: the loops free theirs when they end.
     }
 }

@@ -33,7 +33,7 @@ internal sealed class EpollPlatform : SimPlatform
     internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<Notice> onNotice)
     {
         int loops = kernel.Dice.Pick(1, 1, 2, 3);
-        // What the loops have themselves, set, wake and reserve, does not count.
+        // Descriptors of the loops themselves (epoll set, wake, reserve) do not count.
         if (kernel.DescriptorLimit != int.MaxValue) kernel.DescriptorLimit += 3 * loops;
         return new EpollEngine(kernel, loops, onNotice);
     }

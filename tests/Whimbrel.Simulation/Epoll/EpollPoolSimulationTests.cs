@@ -2,21 +2,21 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Epoll;
 
-// The same with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0062). A seed that has found a defect
-// becomes a test with a name.
+// Same, with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0062). A seed that found a
+// defect becomes a named test.
 public sealed class EpollPoolSimulationTests
 {
-    // A fixed number, so that every machine runs the same ones.
+    // Fixed, so that every machine runs the same seeds.
     private const int Seeds = 30_000;
     private const int DeepSeeds = 1_000_000;
 
     [Fact]
     public void Every_seed_keeps_every_promise() => SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
 
-    // Seeds that find a defect that was there, with what it was (docs/design/0062).
+    // Seeds that find a former defect, with its description (docs/design/0062).
     [Theory]
-    [InlineData(6164)] // a send of a strand was told of a reset, and the receive saw the end of all bytes
-    [InlineData(17_691)] // a session that handed over when its connection was gone already was told of the peer's end
+    [InlineData(6164)] // the reset was reported to a send of a strand, and the receive saw the end of the stream
+    [InlineData(17_691)] // a session that handed over after its connection had ended was called for the peer's FIN
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {
         SeedRun.NeedsPointers();

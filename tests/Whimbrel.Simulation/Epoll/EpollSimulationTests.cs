@@ -2,21 +2,21 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Epoll;
 
-// The unchanged epoll engine on a kernel that is simulated, in the scenarios of the ring (docs/design/0015). A seed that has found a defect
-// becomes a test with a name.
+// The unchanged epoll engine on a simulated kernel, with the scenarios of the ring (docs/design/0015). A seed that
+// found a defect becomes a named test.
 public sealed class EpollSimulationTests
 {
-    // A fixed number, so that every machine runs the same ones.
+    // Fixed, so that every machine runs the same seeds.
     private const int Seeds = 200_000;
     private const int DeepSeeds = 3_000_000;
 
     [Fact]
     public void Every_seed_keeps_every_promise() => SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds);
 
-    // Seeds that find a defect that was there, with what it was (docs/design/0029).
+    // Seeds that find a former defect, with its description (docs/design/0029).
     [Theory]
-    [InlineData(7)] // signals, and a set that tells of a stranger's duplicate for ever
-    [InlineData(18)] // a listener was told of in the first turn of its loop, and never accepted
+    [InlineData(7)] // signals, and a set that reports a foreign duplicate descriptor permanently
+    [InlineData(18)] // a listener was reported in the first iteration of its loop, and never accepted
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {
         SeedRun.NeedsPointers();

@@ -5,8 +5,8 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Epoll;
 
-// The calls that the epoll engine makes on sockets. Each counts as something done about what was told.
-// Safe: an address is written into the memory that the caller gives for it.
+// The system calls of the epoll engine on sockets. Each counts as a reaction to a reported event. Safe: an address is
+// written into the memory that the caller provides for it.
 internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
 {
     private const int ShortBytes = 200;
@@ -21,7 +21,7 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
     {
         Use(descriptor);
         if (Kernel.Chance(Kernel.Faults.Passing, "send that is not done")) return Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
-        // Asked, and the answer is to come: nothing more goes out before it.
+        // The fast open is pending: nothing more is sent before its result.
         return descriptor.IsAsked && !descriptor.IsAnsweredAt(Kernel.NowMs) ? Errno.EAGAIN : 0;
     }
 
@@ -34,7 +34,7 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
 
     internal override int Receive(int fd, byte* buffer, int length)
     {
-        // Less than there is: some of it came in the meantime.
+        // Less than available: some of it arrived in the meantime.
         if (Kernel.Chance(Kernel.Faults.Short, "short receive")) length = Kernel.Dice.Next(1, Math.Min(length, ShortBytes));
         return base.Receive(fd, buffer, length);
     }
@@ -43,7 +43,7 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
     {
         SimDescriptor descriptor = Kernel.Get(fd, "SendFile");
         if (RefuseSend(descriptor, file.Length) is not 0 and int error) return -error;
-        // Of a file system that does not know it: the engine reads it then.
+        // As for a file system without splice support: the engine reads the file then.
         if (Kernel.Chance(Kernel.Faults.Short, "file that is not sent")) return -Errno.EINVAL;
         byte[] bytes = new byte[file.Length];
         int count = RandomAccess.Read(file.File!.Handle, bytes, file.FileOffset + file.Start);
@@ -73,7 +73,7 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
         if (Kernel.Chance(Kernel.Faults.AcceptError, "accept that fails"))
         {
             int error = Kernel.Dice.Pick(Errno.ECONNABORTED, Errno.EMFILE, Errno.ENFILE, Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EPROTO);
-            // Its peer is gone before it was accepted.
+            // Its peer disconnected before it was accepted.
             if (error == Errno.ECONNABORTED && descriptor.Listening!.Waiting.TryDequeue(out Testing.MemorySocket? gone)) gone.Close(reset: true);
             return -error;
         }

@@ -4,12 +4,13 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Epoll;
 
-// What one epoll loop waits with, without a kernel: level-triggered as Linux is, with events in any order, late, for nothing, and never more
-// than it wants to tell. It checks what an engine owes a set, and throws when something is missing.
-// Safe: events are written within the wait, no more than there is room for.
+// The waiting of one epoll loop, without a kernel: level-triggered like Linux, with events in any order, late,
+// spurious, and at most as many as requested. It checks how an engine uses the set, and throws on a violation. Safe:
+// events are written within the wait, at most as many as there is space for.
 internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) : EpollCalls
 {
-    // So often a descriptor is told of while nobody does anything about it; a real kernel would do so for ever, and the loop spin.
+    // Number of times a descriptor may be reported without a reaction. A real kernel would report it forever, and the
+    // loop would spin.
     private const int MostIgnored = 2;
 
     private readonly List<(SimInterest Interest, uint Events)> _ready = [];
@@ -18,10 +19,10 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
 
     internal Loop? Loop { get; set; }
 
-    // The loop waits in its last call, and nothing came.
+    // The loop waits in its last call, and no event arrived.
     internal bool IsAsleep { get; private set; }
 
-    // A real wait would end, or has not begun.
+    // A real wait would end, or has not started.
     internal bool IsReady
     {
         get
@@ -83,7 +84,7 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
                 break;
         }
 
-        // Who moves to another set moves all.
+        // When one descriptor moves to another set, all do.
         if (!ReferenceEquals(set, _set) && !descriptor.IsWake) _set = set;
         return 0;
     }
@@ -147,12 +148,12 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         }
     }
 
-    // That a dial has its answer is never told too early.
+    // A completed connect is never reported too early.
     private bool MayStray(SimInterest interest) => !interest.Descriptor.IsClosed && (interest.Descriptor.IsWake || interest.Descriptor.Listening is not null || IsConnected(interest.Descriptor));
 
     private bool IsConnected(SimDescriptor descriptor) => descriptor is { Socket: not null, DialError: 0 } && (!descriptor.IsAsked || descriptor.IsAnsweredAt(kernel.NowMs));
 
-    // Whoever is told of something asks for it, wants it no more, or closes.
+    // A loop must react to a reported event: by a call, by changing its interest, or by closing.
     private void Note(SimInterest interest)
     {
         SimDescriptor descriptor = interest.Descriptor;
@@ -162,7 +163,7 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         descriptor.CallsWhenTold = descriptor.Calls;
     }
 
-    // As the poll functions of Linux: errors and the end of both directions are told whether wanted or not.
+    // As the poll functions of Linux: errors and the end of both directions are always reported.
     private uint EventsOf(SimInterest interest)
     {
         SimDescriptor descriptor = interest.Descriptor;

@@ -1,7 +1,7 @@
 namespace Whimbrel.Simulation.Kernel;
 
-// One direction of one connection. Every byte follows from the track's key and its place, so one that is wrong, lost,
-// doubled, moved or another connection's is noticed.
+// One direction of one connection. Every byte follows from the track's key and its offset, so a wrong, lost, repeated,
+// moved or foreign byte is detected.
 internal sealed class ByteTrack(KernelWorld world, int key)
 {
     private const int PatternBytes = 1 << 16;
@@ -9,20 +9,20 @@ internal sealed class ByteTrack(KernelWorld world, int key)
 
     private static readonly byte[] s_pattern = MakePattern();
 
-    // The pattern as a file: what was to be sent from memory may go from here, and must be the same.
+    // The pattern as a file: bytes may be sent from here instead of memory, and must be the same.
     private static readonly Lazy<FileSource> s_file = new(MakeFile);
 
     internal int Key { get; } = key;
 
-    // Taken from the sender by a send that said Queued.
+    // Number of bytes that a send accepted with Queued.
     internal long Sent { get; private set; }
 
     internal long Received { get; private set; }
 
-    // The same, and what was offered and not taken yet.
+    // Same, plus bytes offered to a send but not accepted yet.
     internal long Offered { get; private set; }
 
-    // The receiver was told the end.
+    // The end was reported to the receiver.
     internal bool IsComplete { get; private set; }
 
     private static byte[] MakePattern()
@@ -58,7 +58,7 @@ internal sealed class ByteTrack(KernelWorld world, int key)
         Received += data.Length;
     }
 
-    // What is offered but perhaps not taken yet.
+    // Bytes offered to a send that may not be accepted.
     internal void Check(ReadOnlySpan<byte> data)
     {
         if (IsComplete && Received + data.Length > Offered) world.Fail($"track {Key}: {data.Length} bytes after its end");
@@ -69,13 +69,13 @@ internal sealed class ByteTrack(KernelWorld world, int key)
         if (same < data.Length) world.Fail($"track {Key}: byte {Received + same} is {data[same]:x2} instead of {expected[same]:x2}");
     }
 
-    // What was taken a moment ago.
+    // Bytes accepted a moment ago.
     internal void CheckTaken(ReadOnlySpan<byte> data)
     {
         if (!At(Received - data.Length, data.Length).SequenceEqual(data)) world.Fail($"track {Key}: bytes that were lent have changed");
     }
 
-    // The peer's FIN: all that was sent must have come.
+    // The peer's FIN: everything sent must have arrived.
     internal void End()
     {
         if (IsComplete) world.Fail($"track {Key}: ended twice");

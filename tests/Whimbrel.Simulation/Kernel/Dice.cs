@@ -1,6 +1,7 @@
 namespace Whimbrel.Simulation.Kernel;
 
-// Numbers from a seed (SplitMix64): a scenario of a tenth of a millisecond has no time to set up System.Random.
+// Random numbers from a seed (SplitMix64): creating a System.Random takes too long for a scenario of a tenth of a
+// millisecond.
 internal sealed class Dice(ulong seed)
 {
     private ulong _state = seed * 0x9E3779B97F4A7C15;

@@ -1,17 +1,17 @@
 namespace Whimbrel.Simulation.Kernel;
 
-// How one end of a connection behaves.
+// Behaviour of one end of a connection.
 internal enum EndStyle
 {
-    // Finishes sending when all is sent; the connection ends when the other has finished, too.
+    // Shuts down sending when everything is sent; the connection ends when the other end has done so, too.
     Finish,
 
-    // Closes when all is sent, and all that the other sends has come.
+    // Closes when everything is sent and received.
     Close,
 
-    // Sends, and waits for the other to end.
+    // Sends, and waits for the other end to close.
     Follow,
 
-    // Sends back what comes, and waits for the other to end.
+    // Echoes, and waits for the other end to close.
     Echo,
 }

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// One situation on a simulated kernel that nothing is put in the way of: a server, its sessions, and peers that the test moves itself.
+// One situation on a simulated kernel without faults: a server, its sessions, and peers controlled by the test.
 internal sealed class KernelCase : IDisposable
 {
     private const int MostSteps = 20_000;

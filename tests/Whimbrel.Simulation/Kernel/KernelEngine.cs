@@ -3,8 +3,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// A Linux engine on a simulated kernel, in one thread: whoever calls RunOne is all of its threads, the pool and the rest
-// of the process, in an order that the seed decides. What its loops wait with is the subclass's.
+// A Linux engine on a simulated kernel, in one thread: RunOne acts as any of its threads, the pool or the rest of the
+// process, in an order that the seed decides. Subclasses supply the waiting of the loops.
 internal abstract class KernelEngine : Engine
 {
     private readonly SimKernel _kernel;
@@ -16,16 +16,17 @@ internal abstract class KernelEngine : Engine
     private protected KernelEngine(SimKernel kernel, string name, Action<Notice> onNotice)
         : base(name, "a simulated kernel", new EngineOptions { OnNotice = onNotice }) => _kernel = kernel;
 
-    // A real wait of that loop would end, or has not begun.
+    // A real wait of that loop would end, or has not started.
     private protected abstract bool IsReady(int loop);
 
-    // What a failure prints of it.
+    // Text for the message of a failure.
     internal abstract string Shape { get; }
 
-    // After the last turn.
+    // After the last iteration.
     internal abstract void Free();
 
-    // What others do while a loop sleeps: what they post must wake it. False when the pool still has something to do, which may be that (docs/design/0061).
+    // Actions of other threads while a loop sleeps: their posts must wake it. False if the pool still has work, which
+    // may do that (docs/design/0061).
     private protected bool RunWhileAsleep()
     {
         for (int steps = 1 + _kernel.Dice.Next(IsPool ? 8 : 3); steps > 0; steps--)
@@ -49,15 +50,15 @@ internal abstract class KernelEngine : Engine
         return _pool.Count == 0;
     }
 
-    // Callbacks run on the pool, which gets on above all while the loops sleep.
+    // Callbacks run on the pool, which mostly runs while the loops sleep.
     internal bool IsPool { get; set; }
 
-    // Longest time that may pass with nothing happening.
+    // Longest time that may pass without an event.
     internal long MostMs { get; set; } = long.MaxValue;
 
     internal List<KernelPeer> Peers { get; } = [];
 
-    // Listeners of raw peers, and what to do with who dials them.
+    // Listeners of raw peers, and the callback for their accepted connections.
     internal List<MemoryListening> Listening { get; } = [];
 
     internal Action<MemorySocket>? Accepted { get; set; }
@@ -76,7 +77,7 @@ internal abstract class KernelEngine : Engine
 
     internal override double NextRandom() => _kernel.Dice.Next(1 << 20) / (double)(1 << 20);
 
-    // The machine's own time and threads are no part of a run: on a busy machine the same seed would do something else.
+    // The machine's own time and threads must not affect a run: otherwise the same seed would differ on a busy machine.
     internal override long WorkTicks => 0;
 
     internal override long CompiledTicks => 0;
@@ -107,12 +108,12 @@ internal abstract class KernelEngine : Engine
 
     private protected override void StartLoops()
     {
-        // Nothing to start: whoever calls RunOne is the thread of all of them.
+        // Nothing to start: the caller of RunOne acts as the thread of all loops.
     }
 
     private bool IsRunnable(Loop loop) => !loop.IsStopped && (loop.HasWork || loop.Timers.NextDueMs <= NowMs || IsReady(loop.Index));
 
-    // One step. False when nothing is ready and no timer is armed: nothing can happen any more.
+    // One step. False if nothing is ready and no timer is armed: nothing can happen any more.
     internal bool RunOne()
     {
         if (_deadlines.Find(d => d.DueMs <= NowMs) is { } passed)
@@ -137,7 +138,7 @@ internal abstract class KernelEngine : Engine
         if (Listening.Count > 0 && AcceptRaw(mayWait: peers > 0)) return true;
         int all = peers + (_pool.Count > 0 ? 1 : 0) + (Elsewhere.Count > 0 ? 1 : 0);
         if (all == 0) return AdvanceToNextTimer();
-        // A loop as often as all peers together: else many peers would make every turn a full one.
+        // A loop runs as often as all peers together: otherwise every iteration would be full with many peers.
         int choice = loops > 0 && _kernel.Dice.Chance(500) ? _kernel.Dice.Next(loops) : _kernel.Dice.Next(all);
         if (choice < loops) RunTurn(Loops[_choices[choice]]);
         else if (choice < peers) Peers[_choices[choice]].Act();

@@ -1,68 +1,69 @@
 namespace Whimbrel.Simulation.Kernel;
 
-// How unkind the simulated kernel is. Chances are per mille of what they concern.
+// Fault rates of the simulated kernel, per mille of the operations concerned.
 internal sealed record KernelFaults
 {
-    // A wait does nothing and says EINTR; of a ring, an enter, also EAGAIN, EBUSY or ENOMEM.
+    // A wait fails with EINTR; an enter of a ring also with EAGAIN, EBUSY or ENOMEM.
     public int EnterError { get; init; }
 
-    // An enter takes a part of the operations.
+    // An enter accepts only some of the operations.
     public int ShortSubmit { get; init; }
 
-    // An operation that could go on does not yet.
+    // An operation that could continue is delayed.
     public int Delay { get; init; }
 
-    // A completion is told by a later enter than the one that had it, an event by a later wait.
+    // A completion is reported by a later enter, an event by a later wait.
     public int Late { get; init; }
 
-    // Completions of different operations change places. (Events of epoll come in any order.)
+    // Completions of different operations are reordered. (Events of epoll come in any order.)
     public int Reorder { get; init; }
 
-    // A receive or send takes a part.
+    // A receive or send is partial.
     public int Short { get; init; }
 
-    // An operation fails for now: EINTR, ENOMEM, ENOBUFS, ECANCELED.
+    // An operation fails temporarily: EINTR, ENOMEM, ENOBUFS, ECANCELED.
     public int Passing { get; init; }
 
-    // An operation fails for good: a real reset, or an error of the system that leaves the socket as it was.
+    // An operation fails permanently: a real reset, or a system error that leaves the socket as it was.
     public int Fatal { get; init; }
 
-    // A receive finds no buffer though there is one.
+    // A receive finds no buffer although there is one.
     public int NoBuffer { get; init; }
 
-    // A multishot operation ends though it was well.
+    // A multishot operation ends without an error.
     public int EndOfMultishot { get; init; }
 
-    // A cancel says ENOENT or EALREADY: what it was for completes first, or a little later.
+    // A cancel returns ENOENT or EALREADY: its target completes before, or a little later.
     public int LateCancel { get; init; }
 
-    // A cancel says ENOENT, EALREADY or ENOMEM and has done nothing, though its target waits.
+    // A cancel returns ENOENT, EALREADY or ENOMEM without effect, although its target waits.
     public int FailedCancel { get; init; }
 
-    // An accept finds no descriptor, or the peer gone.
+    // An accept finds no descriptor, or the peer has disconnected.
     public int AcceptError { get; init; }
 
-    // A close says an error: done all the same, or not done.
+    // A close returns an error, and has closed the descriptor or not.
     public int CloseError { get; init; }
 
-    // A dial fails, or nobody ever answers.
+    // A connect fails, or never completes.
     public int DialError { get; init; }
 
-    // The ring answers EBADR or EFAULT from one enter on.
+    // The ring returns EBADR or EFAULT from some enter on.
     public int Break { get; init; }
 
-    // Epoll tells of what is not, or not any more.
+    // Epoll reports events that do not exist, or no longer exist.
     public int Stray { get; init; }
 
-    // Epoll does not watch one descriptor more: ENOMEM or ENOSPC.
+    // Epoll refuses another descriptor: ENOMEM or ENOSPC.
     public int ControlError { get; init; }
 
-    // Somebody nobody knows of has a duplicate of what is closed, for a while: it stays in the set.
+    // Another process holds a duplicate of a closed descriptor for a while, so it stays in the set.
     public int Duplicate { get; init; }
 
-    // Other threads and peers get on while a loop sleeps. Of a ring with callbacks on the pool only: its other seeds are older.
+    // Other threads and peers run while a loop sleeps. With a ring only if callbacks run on the pool, because its other
+    // seeds are older.
     public int WhileAsleep { get; init; }
 
-    // There is no other ring for now.
+    // Creating another ring fails for now.
     public int NoRing { get; init; }
 }

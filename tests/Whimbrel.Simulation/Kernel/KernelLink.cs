@@ -11,6 +11,6 @@ internal sealed class KernelLink(ByteTrack toServer, ByteTrack toClient, EndPlan
 
     internal EndPlan Server { get; } = server;
 
-    // Nobody planned to break it off.
+    // Neither side planned to abort it.
     internal bool IsGraceful => Client.AbortAfter < 0 && Server.AbortAfter < 0;
 }

@@ -2,7 +2,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// A peer without an engine: the other end of a simulated socket, moved by the seed.
+// A peer without an engine: the other end of a simulated socket, driven by the seed.
 internal sealed class KernelPeer
 {
     private const int ReadBytes = 4096;
@@ -115,7 +115,7 @@ internal sealed class KernelPeer
         _socket.Close(reset);
     }
 
-    // The scenario is over, and nobody looks any more.
+    // The scenario is over, and its result is no longer checked.
     internal void GoAway()
     {
         if (!IsOver) Leave(reset: true);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Simulation.Kernel;
 
-// Runs one world from start to end and judges what is left of it.
+// Runs one world from start to end and checks the final state.
 internal static class KernelScenario
 {
     private const int StepLimit = 200_000;
@@ -16,7 +16,7 @@ internal static class KernelScenario
         }
         catch (Exception e)
         {
-            // Once more with its steps told: it does the same again.
+            // Runs the seed again with its steps printed; the result is the same.
             if (print is null) Run(platform, seed, static _ => { }, isPool: isPool);
             if (e is OracleException && e.Message.Contains("seed ", StringComparison.Ordinal)) throw;
             world.Fail(e is OracleException ? e.Message : $"{e.GetType().Name}: {e.Message}\n{e.StackTrace}");
@@ -61,7 +61,7 @@ internal static class KernelScenario
     private static void Live(KernelWorld world)
     {
         long until = world.Trace.Steps + world.Dice.Pick(30, 200, 600);
-        // While some peers do not read: what is only slow is not to be cut off.
+        // Some peers do not read meanwhile: a slow peer must not be disconnected.
         world.Engine.MostMs = 1_000;
         world.MakeConnection();
         while (world.Trace.Steps < until)
@@ -97,7 +97,7 @@ internal static class KernelScenario
         world.ThrowIfFailed();
     }
 
-    // Until nothing is left to happen: then every connection must have come to its end.
+    // Runs until no event is left: then every connection must have ended.
     private static void Settle(KernelWorld world)
     {
         while (world.PlannedLinks > 0) world.MakeConnection();
@@ -138,7 +138,7 @@ internal static class KernelScenario
         return string.Join("\n", names);
     }
 
-    // Nothing broke, and nobody broke off: every byte that was to be sent has come.
+    // If nothing broke and neither side aborted, every byte to be sent has arrived.
     private static void JudgeLinks(KernelWorld world)
     {
         foreach (KernelLink link in world.Links)

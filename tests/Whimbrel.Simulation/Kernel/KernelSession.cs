@@ -3,7 +3,7 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// An end of a connection on the engine: does what its plan says, and checks that each callback is due and each byte right.
+// An end of a connection on the engine: follows its plan, and checks that each callback is due and each byte correct.
 internal sealed class KernelSession : Session
 {
     private const int SmallPieceBytes = 2_000;
@@ -101,7 +101,7 @@ internal sealed class KernelSession : Session
         _incoming.Check(unread);
         if (_plan.Style == EndStyle.Echo) taken = Echo(unread);
         else _incoming.Take(unread[..(taken = HowMany(unread.Length))]);
-        // What was lent must still be the same.
+        // The borrowed span must be unchanged.
         if (taken > 0 && !_hasEnded) _incoming.CheckTaken(unread[..taken]);
         if (_world.EndOthersPerMille > 0 && _world.Dice.Chance(_world.EndOthersPerMille)) EndAnother();
         if (!_hasEnded && _plan.AbortAfter >= 0 && _callbacks > _plan.AbortAfter) EndNow();
@@ -122,11 +122,11 @@ internal sealed class KernelSession : Session
         GoOn();
     }
 
-    // From where it lies: the engine may leave it there until it is sent.
+    // Sent from user memory: the engine may leave it there until it is sent.
     private int Echo(ReadOnlySpan<byte> unread)
     {
         SendResult result = unread.Length > SendLimitBytes && IsConnected ? SendResult.Full : Send(unread);
-        // More than the queue may ever hold goes piece by piece.
+        // More than the queue can ever hold is sent in pieces.
         if (result == SendResult.Full && unread.Length > SmallPieceBytes) result = Send(unread = unread[..SmallPieceBytes]);
         if (result == SendResult.Queued)
         {
@@ -141,7 +141,7 @@ internal sealed class KernelSession : Session
             return 0;
         }
 
-        // The peer takes nothing more: the end comes after what it still sent.
+        // The peer accepts nothing more: its end follows after what it still sent.
         if (!MayFail) _world.Fail($"{this}: an echo gave {result}");
         _incoming.Take(unread);
         return unread.Length;
@@ -155,11 +155,11 @@ internal sealed class KernelSession : Session
         if (_isPaused) _world.Fail($"{this}: the end while paused");
         if (_peerHasFinished) _world.Fail($"{this}: the end twice");
         _peerHasFinished = true;
-        // An echo may be behind; who asks for what it leaves is not.
+        // An echo may have unread data; a session that asked for more than it leaves may not.
         if (_plan.Style != EndStyle.Echo && _incoming.Received < _incoming.Offered) _world.Fail($"{this}: the end came before the {_incoming.Offered - _incoming.Received} bytes that it had asked for again");
         _incoming.End();
         GoOn();
-        // What it could not send back yet is offered again at the resume.
+        // Data that it could not send back yet is passed again at the resume.
         if (!_hasEnded && !_isPaused && _incoming.Received < _incoming.Offered) Pause();
         Leave();
     }
@@ -213,7 +213,7 @@ internal sealed class KernelSession : Session
         if (reason.Cause is CloseCause.SystemError or CloseCause.ResourceLimit && !_world.MayFail) _world.Fail($"{this} ended with {reason}");
     }
 
-    // ------------------------------------------------------------------ what it does
+    // ------------------------------------------------------------------ actions
 
     private void GoOn()
     {
@@ -276,12 +276,12 @@ internal sealed class KernelSession : Session
         Abort();
     }
 
-    // One of the same loop, of which there may be something to tell in this very wait.
+    // Another session of the same loop, which may have an event in the same wait.
     private void EndAnother()
     {
         KernelSession? other = _world.Sessions.Find(s => !ReferenceEquals(s, this) && s._life == Life.Connected && !s._hasEnded && s._next is null && ReferenceEquals(s.Loop, Loop));
         if (other is null) return;
-        // Its connection is not one that must bring all of its bytes any more.
+        // Its connection is no longer one that must deliver all of its bytes.
         other._plan.AbortAfter = int.MaxValue;
         other.EndNow();
     }

@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// One seed: a server, clients and raw peers on a simulated kernel, and all that is counted about them.
+// One seed: a server, clients and raw peers on a simulated kernel, and all counters of the oracle.
 internal sealed class KernelWorld
 {
     private const int KeptLines = 120;
@@ -33,7 +33,7 @@ internal sealed class KernelWorld
         PlannedLinks = isCrowd ? Dice.Next(10, 25) : Dice.Pick(1, 1, 2, 3);
         PausePerMille = Dice.Pick(0, 0, 100, 300);
         HandOverPerMille = Dice.Pick(0, 0, 0, 200);
-        // By the seed's number and not by chance: older seeds keep what they found.
+        // By the seed's number and not at random, so that older seeds still find their defects.
         OffersAgain = seed % 5 == 4;
         StopsAtOnce = platform.StopsAtOnce && !isPool;
         if (platform.IsWide)
@@ -57,7 +57,7 @@ internal sealed class KernelWorld
                 SendLimitBytes = Dice.Pick(4096, 65_536, 1024 * 1024),
                 UnreadLimitBytes = 1024 * 1024,
                 Scheduling = Scheduling,
-                // Where every byte must come, nobody who is slow is cut off.
+                // Where every byte must arrive, a slow peer must not be disconnected.
                 DrainTimeout = MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
             },
             () => new KernelSession(this, isDialled: false));
@@ -98,25 +98,25 @@ internal sealed class KernelWorld
 
     internal int HandOverPerMille { get; }
 
-    // Sessions ask for what they have left, again and again (Session.OfferAgain).
+    // Sessions request their unconsumed data repeatedly (Session.OfferAgain).
     internal bool OffersAgain { get; }
 
     internal bool StopsAtOnce { get; }
 
-    // Of what is sent; and callbacks that abort another session of the loop.
+    // Files are sent; and callbacks abort another session of the loop.
     internal int FilePerMille { get; }
 
     internal int EndOthersPerMille { get; }
 
-    // Connections may be broken off by what the seed put into the kernel, or by an end that does not wait.
+    // Connections may be aborted by injected faults, or by an end that does not wait.
     internal bool MayFail { get; set; }
 
-    // Everybody is to come to an end by himself.
+    // Every party must end by itself from now on.
     internal bool Settles { get; set; }
 
     internal string? Running { get; set; }
 
-    // Sends that strands made themselves (docs/design/0062).
+    // Number of sends made by strands themselves (docs/design/0062).
     internal long StrandSends { get; set; }
 
     internal bool Prints => _print is not null;
@@ -125,7 +125,7 @@ internal sealed class KernelWorld
 
     // ------------------------------------------------------------------ connections
 
-    // The connection whose dialling end has this address.
+    // The connection that was opened from this address.
     internal KernelLink LinkOf(IPEndPoint dialling)
     {
         if (_links.TryGetValue(dialling.Port, out KernelLink? link)) return link;
@@ -134,7 +134,7 @@ internal sealed class KernelWorld
         server.Expected = client.ToSend;
         client.Expected = server.Style == EndStyle.Echo ? client.ToSend : server.ToSend;
         int key = _nextKey++;
-        // An echo brings back the bytes of the other direction.
+        // An echo returns the bytes of the other direction.
         link = new KernelLink(new ByteTrack(this, key), new ByteTrack(this, server.Style == EndStyle.Echo ? key : _nextKey++), client, server);
         _links.Add(dialling.Port, link);
         return link;
@@ -203,7 +203,7 @@ internal sealed class KernelWorld
 
     internal void Elsewhere(Action action) => Engine.Elsewhere.Add(action);
 
-    // ------------------------------------------------------------------ what happened
+    // ------------------------------------------------------------------ log
 
     internal void Log(string line)
     {
@@ -214,7 +214,7 @@ internal sealed class KernelWorld
         _lines.Enqueue(line);
     }
 
-    // Noted, not thrown: this may run inside an override, whose exceptions are fenced.
+    // Recorded, not thrown: this may run inside an override, whose exceptions are caught.
     internal void Fail(string what)
     {
         if (_failure is not null) return;

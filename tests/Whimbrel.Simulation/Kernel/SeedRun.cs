@@ -4,12 +4,13 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// Many seeds on one platform. WHIMBREL_SEED=n runs one and prints all of it, WHIMBREL_SEEDS=n so many from the first on.
+// Many seeds on one platform. WHIMBREL_SEED=n runs one and prints all of its steps, WHIMBREL_SEEDS=n runs n seeds from
+// the first on.
 internal static class SeedRun
 {
     internal static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
 
-    /// <summary>A tenth of the seeds: too few to be sure of every kind of fault.</summary>
+    /// <summary>A tenth of the seeds: too few to be certain of every kind of fault.</summary>
     internal static bool IsQuick => Environment.GetEnvironmentVariable("WHIMBREL_QUICK") == "1";
 
     private static void Print(string line) => TestContext.Current.TestOutputHelper!.WriteLine(line);
@@ -45,7 +46,7 @@ internal static class SeedRun
         }
 
         Print($"{seeds} seeds, {sessions} sessions, {strandSends} sends of strands, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
-        // Each kind of fault, or the range says less than it seems to.
+        // Each kind of fault must have occurred; otherwise the range proves less than it seems to.
         Assert.True(some > 0 || IsQuick || tally.Count == platform.KindsOfFaults, $"{tally.Count} kinds of faults of {platform.KindsOfFaults}");
         Assert.Equal(isPool, strandSends > 0);
         foreach ((string what, long count) in tally.OrderBy(static t => t.Key, StringComparer.Ordinal)) Print($"{count,12:n0} {what}");
@@ -63,7 +64,7 @@ internal static class SeedRun
             hashes.Add(first.TraceHash);
         }
 
-        // Different seeds do different things.
+        // Different seeds have different steps.
         Assert.True(hashes.Count > 990, $"{hashes.Count} different runs of 1,000 seeds");
     }
 }

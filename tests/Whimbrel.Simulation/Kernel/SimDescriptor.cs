@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// What a descriptor number stands for.
+// The object of a descriptor number.
 internal sealed class SimDescriptor
 {
     internal int Number { get; set; }
@@ -13,7 +13,7 @@ internal sealed class SimDescriptor
 
     internal MemoryListening? Listening { get; init; }
 
-    // Nobody of ours has it; somebody may have a duplicate.
+    // Closed by the engine; another process may have a duplicate.
     internal bool IsClosed { get; set; }
 
     // Of an eventfd.
@@ -21,38 +21,38 @@ internal sealed class SimDescriptor
 
     internal ulong WakeCount { get; set; }
 
-    // Of a dial that is under way: when the answer comes (never: long.MaxValue), and which.
+    // Of a pending connect: when its result arrives (never: long.MaxValue), and the result.
     internal long AnswerAtMs { get; set; }
 
     internal int DialError { get; init; }
 
-    // A dial or a fast open whose answer is to come.
+    // The result of a connect or fast open has arrived.
     internal bool IsAnsweredAt(long nowMs) => AnswerAtMs <= nowMs;
 
-    // A fast open: the peer is asked with the first bytes.
+    // A fast open: the first bytes are sent with the connect.
     internal bool IsAsked { get; set; } = true;
 
     internal IPEndPoint? Local { get; init; }
 
-    // Calls made on it, and how many there had been when epoll told of it last.
+    // Number of calls on it, and the number at the time of the last report by epoll.
     internal int Calls { get; set; }
 
     internal int CallsWhenTold { get; set; } = -1;
 
-    // So much that a kernel says so: a third, or a send that would fail.
+    // Writable as a kernel defines it: a third of the buffer is free, or a send would fail.
     internal bool HasRoom => IsWriteShut || Socket!.IsReset || Socket.Other.IsClosed || Socket.Other.Room > 0 && 3 * Socket.Other.Room >= Socket.Other.Available;
 
-    // A receive would give something: bytes, the end or an error.
+    // A receive would return something: bytes, the end or an error.
     internal bool IsReadable => IsReadShut || Socket!.IsReadable;
 
-    // What a receive would find now; and what the last event of a poll told of.
+    // What a receive would find now; and what the last poll event reported.
     internal (int Bytes, int Ends) Input => (Socket!.Available, (Socket.HasFinish ? 1 : 0) | (Socket.IsReset ? 2 : 0) | (IsReadShut ? 4 : 0));
 
     internal (int Bytes, int Ends) PollSaw { get; set; }
 
     internal bool HasNews => Input.Bytes > PollSaw.Bytes || Input.Ends != PollSaw.Ends;
 
-    // Urgent bytes came: a receive may stop before them.
+    // Urgent bytes arrived: a receive may stop before them.
     internal bool IsUrgent { get; set; }
 
     internal bool IsNonBlocking { get; set; }
@@ -63,17 +63,17 @@ internal sealed class SimDescriptor
 
     internal bool IsWriteShut { get; set; }
 
-    // The reset was told once: from then on a receive finds the end, as in Linux.
+    // The reset was reported once: from then on a receive finds the end of the stream, as in Linux.
     internal bool ResetWasTold { get; set; }
 
-    // Operations of any ring that refer to it; and those that send or receive.
+    // Number of operations of any ring that refer to it; and of those that send or receive.
     internal int InFlight { get; private set; }
 
     internal int Sends { get; private set; }
 
     internal int Receives { get; private set; }
 
-    // Of an epoll set: what is in it.
+    // Members of an epoll set.
     internal List<SimInterest>? Set { get; init; }
 
     internal void Begin(byte opcode) => Count(opcode, 1);

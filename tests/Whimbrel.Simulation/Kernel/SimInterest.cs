@@ -1,6 +1,6 @@
 namespace Whimbrel.Simulation.Kernel;
 
-// What an epoll set has of one descriptor.
+// Entry of one descriptor in an epoll set.
 internal sealed class SimInterest(SimDescriptor descriptor, uint mask, ulong data)
 {
     internal SimDescriptor Descriptor { get; } = descriptor;
@@ -9,6 +9,6 @@ internal sealed class SimInterest(SimDescriptor descriptor, uint mask, ulong dat
 
     internal ulong Data { get; set; } = data;
 
-    // How often it was told of and nothing was done about it.
+    // Number of reports without a reaction.
     internal int Ignored { get; set; }
 }

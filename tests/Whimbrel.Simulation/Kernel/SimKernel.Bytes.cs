@@ -3,11 +3,11 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// What a receive and a send do, as an operation of a ring or as a call.
-// Safe: pieces are the engine's memory, which it keeps valid for the call or until the last completion.
+// Receive and send, as an operation of a ring or as a call. Safe: pieces are the engine's memory, which it keeps valid
+// for the call or until the last completion.
 internal sealed unsafe partial class SimKernel
 {
-    // A reset of the connection, the error of a receive that fails by itself, or that of one without memory; else 0.
+    // A reset of the connection, the error of a receive that fails by itself, or out of memory; otherwise 0.
     internal int FailReceive(MemorySocket socket)
     {
         if (HasNoMemory)
@@ -22,14 +22,14 @@ internal sealed unsafe partial class SimKernel
         return 0;
     }
 
-    // As in Linux: who asks next, even before this completion is told, finds the end.
+    // As in Linux: the next call finds the end of the stream, even before this completion is reported.
     internal static int TellReset(SimDescriptor descriptor)
     {
         descriptor.ResetWasTold = true;
         return -Errno.ECONNRESET;
     }
 
-    // By a call: the number of bytes, 0 for the end, or minus the error number.
+    // By a call: number of bytes, 0 for the end, or minus the error number.
     internal int Receive(SimDescriptor descriptor, Span<byte> into)
     {
         if (descriptor.Socket is not { } socket) return -Errno.ECONNREFUSED;
@@ -45,7 +45,7 @@ internal sealed unsafe partial class SimKernel
             return socket.IsReset && !descriptor.ResetWasTold ? TellReset(descriptor) : 0;
         }
 
-        // All that is there, but for urgent bytes, which a receive stops at.
+        // All available bytes before urgent bytes, where a receive stops.
         int most = into.Length;
         if (descriptor.IsUrgent && Dice.Chance(500)) most = Dice.Next(1, most);
         int count = socket.Read(into[..most]);
@@ -54,7 +54,7 @@ internal sealed unsafe partial class SimKernel
         return count;
     }
 
-    // The number of bytes taken, or minus the error number: EAGAIN without room.
+    // Number of accepted bytes, or minus the error number: EAGAIN without space.
     internal int Send(SimDescriptor descriptor, ReadOnlySpan<(nint Base, int Length)> pieces, int most)
     {
         if (descriptor.Socket is not { } socket) return -Errno.ECONNREFUSED;

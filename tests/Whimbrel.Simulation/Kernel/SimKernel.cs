@@ -6,8 +6,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// What the loops of one scenario share: descriptors, the network behind them, and the clock. Numbers are given out as a
-// kernel does, the lowest free one: whoever uses a number that is not his any more meets another's socket.
+// State shared by the loops of one scenario: descriptors, the network, and the clock. Numbers are assigned as a kernel
+// does, the lowest free one: using a closed number hits another socket.
 internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wireBytes)
 {
     private const int FirstNumber = 3;
@@ -29,20 +29,20 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
 
     internal long NowMs { get; set; } = 1_000;
 
-    // Most descriptors that may be open at once.
+    // Limit of open descriptors.
     internal int DescriptorLimit { get; set; } = int.MaxValue;
 
     internal int OpenCount { get; private set; }
 
-    // Operations without their last completion, of all rings.
+    // Number of operations without their last completion, of all rings.
     internal int Operations { get; set; }
 
-    // Nothing is received: the system has no memory, until this is taken back. How often it said so.
+    // While true, receives fail for lack of memory; and the number of those failures.
     internal bool HasNoMemory { get; set; }
 
     internal int Refusals { get; private set; }
 
-    // How often a fault of each kind was put in.
+    // Number of injected faults by kind.
     internal Dictionary<string, long>? Tally { get; set; }
 
     internal bool Chance(int perMille, string what)
@@ -52,7 +52,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         return true;
     }
 
-    // Kept: a fence around user code may swallow the exception, the run must not.
+    // Recorded as well, because a catch around user code may swallow the exception.
     internal OracleException Violation(string what) => _violation ??= new OracleException(what);
 
     internal void ThrowIfViolated()
@@ -62,7 +62,8 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
 
     // ------------------------------------------------------------------ descriptors
 
-    // The number, or -EMFILE. What a loop waits with is made in any case: it has nothing to go on with else.
+    // The number, or -EMFILE. Descriptors that a loop needs itself are created in any case, because it cannot run
+    // without them.
     internal int Open(SimDescriptor descriptor, bool isOwn = false)
     {
         if (OpenCount >= DescriptorLimit && !isOwn) return -Errno.EMFILE;
@@ -97,14 +98,14 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         else Forget(descriptor);
     }
 
-    // Nobody has it any more.
+    // No holder is left.
     private void Forget(SimDescriptor descriptor)
     {
         foreach (SimDescriptor? set in _table) set?.Set?.RemoveAll(i => ReferenceEquals(i.Descriptor, descriptor));
         descriptor.Socket?.Close(descriptor.ResetsOnClose);
     }
 
-    // Time has passed: whoever had duplicates has ended.
+    // Time has passed: the holders of duplicates have ended.
     internal void CloseDuplicates()
     {
         for (int i = _duplicates.Count - 1; i >= 0; i--)
@@ -117,7 +118,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         }
     }
 
-    // The next moment at which something happens by itself.
+    // Time of the next event that happens by itself.
     internal long NextDueMs
     {
         get
@@ -145,17 +146,17 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         return listening;
     }
 
-    // Those that wait go with it.
+    // Connections in the backlog end with it.
     private void StopListening(MemoryListening listening)
     {
         _listening.Remove(listening);
         while (listening.Waiting.TryDequeue(out MemorySocket? socket)) socket.Close(reset: true);
     }
 
-    // Nobody new comes in.
+    // Rejects further connections.
     internal void RefuseNewcomers(MemoryListening listening) => _listening.Remove(listening);
 
-    // The dialling end of a connection that waits to be accepted; null when nobody listens there.
+    // The connecting end of a connection in the backlog; null without a listener.
     internal MemorySocket? Connect(EndPoint target, EndPoint? local = null)
     {
         MemoryListening? listening = _listening.Find(l => l.EndPoint.Equals(target));
@@ -177,7 +178,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         IPEndPoint local = connector.LocalEndPoint as IPEndPoint ?? NewLocal();
         if (!isLost && connector.MayDefer)
         {
-            // Nobody is asked yet, as with TCP_FASTOPEN_CONNECT and a known cookie.
+            // No packet is sent yet, as with TCP_FASTOPEN_CONNECT and a known cookie.
             pending = false;
             MemorySocket? deferred = Connect(connector.Target, local);
             SimDescriptor open = deferred is null
@@ -235,7 +236,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         return descriptor.AnswerAtMs <= NowMs;
     }
 
-    // The first bytes, or the wish to send nothing, ask the peer of a fast open.
+    // The first bytes, or an empty send, start the connect of a fast open.
     internal void Ask(SimDescriptor descriptor)
     {
         if (descriptor.IsAsked) return;

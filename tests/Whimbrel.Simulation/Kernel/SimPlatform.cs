@@ -1,18 +1,18 @@
 namespace Whimbrel.Simulation.Kernel;
 
-// Which engine a scenario runs on. The scenarios, their peers and what is judged are the same for all.
+// The engine of a scenario. The scenarios, their peers and their checks are the same for all.
 internal abstract class SimPlatform
 {
-    // What a tally of many seeds must hold: see SimKernel.Chance.
+    // Checks the fault counts of many seeds: see SimKernel.Chance.
     internal abstract int KindsOfFaults { get; }
 
-    // A loop may be told of what is closed: then it does nothing.
+    // Events of closed descriptors may be reported to a loop, which must ignore them.
     internal abstract bool TellsOfTheClosed { get; }
 
-    // Nothing is received for a connection that has stopped to.
+    // A connection that has stopped receiving receives nothing more.
     internal abstract bool StopsAtOnce { get; }
 
-    // Sessions send from files and end one another, too. Not where the seeds are older than that.
+    // Sessions send files and abort each other. Not for older seeds.
     internal abstract bool IsWide { get; }
 
     internal abstract KernelFaults DrawFaults(Dice dice, bool isHarsh);

@@ -5,13 +5,13 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Simulation.Kernel;
 
-// The calls on sockets, answered by the simulated kernel. What an engine may not do is checked by the subclass for it.
-// Safe: pointers are read and written within the call.
+// The calls on sockets, implemented by the simulated kernel. Subclasses check what an engine must not do. Safe:
+// pointers are read and written within the call.
 internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
 {
     private protected SimKernel Kernel { get; } = kernel;
 
-    // An error of a call that was not made, or 0.
+    // The error of a call that fails without being made, or 0.
     private protected abstract int RefuseSend(SimDescriptor descriptor, int length);
 
     private protected abstract int RefuseReceive(SimDescriptor descriptor);
@@ -69,7 +69,7 @@ internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
         return RefuseSend(descriptor, length) is not 0 and int error ? -error : Kernel.Send(descriptor, parts, length);
     }
 
-    // No file is on this machine: it is read, as any other that the system does not send by itself.
+    // No file can be sent by the kernel here: it is read, like other files without kernel support.
     internal override long SendFile(int fd, Block file) => -Errno.EINVAL;
 
     internal override void FinishSend(int fd) => Kernel.FinishSend(fd);

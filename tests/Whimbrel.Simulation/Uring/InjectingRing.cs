@@ -5,11 +5,9 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Simulation.Uring;
 
-// The ring of the running kernel with a hand in between: operations that are not passed on and fail, that are passed on
-// with less than was asked, completions that are held back, enters that are refused. What is done is the kernel's doing, so a
-// plan says which faults there were and does not promise the same run again.
-// Safe: a received stretch is copied between two buffers of the same number and size; pointers of operations go through to
-// the kernel in the same enter.
+// The ring of the running kernel with fault injection: operations that fail without being submitted or are submitted
+// with fewer bytes, completions that are delayed, enters that fail. The kernel does the rest, so a plan records the
+// faults and does not guarantee their number.
 internal sealed unsafe class InjectingRing : PlainRing
 {
     private readonly KernelRing _kernel;
@@ -23,7 +21,7 @@ internal sealed unsafe class InjectingRing : PlainRing
         _kernel = kernel;
         _plan = plan;
         CanLimitReceive = kernel.CanLimitReceive;
-        // The kernel has all of its own already: ours are counted from here on.
+        // The kernel has its own descriptors already: ours are counted from here on.
         TakeBuffers(all: true);
         _hasBegun = true;
     }
@@ -84,7 +82,7 @@ internal sealed unsafe class InjectingRing : PlainRing
         new ReadOnlySpan<byte>(_kernel.BufferAt(buffer), entry.Result).CopyTo(new Span<byte>(BufferAt(buffer), entry.Result));
     }
 
-    // In order for each operation; what is held back goes with a later enter.
+    // In order for each operation; delayed completions follow with a later enter.
     private void Tell(bool mustTell)
     {
         bool isFirst = true;

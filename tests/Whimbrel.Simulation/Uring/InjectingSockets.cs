@@ -4,8 +4,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Simulation.Uring;
 
-// The calls on real sockets with a hand in between: some are not made and fail, some are made with less than was asked.
-// Safe: pointers go through to the calls.
+// The calls on real sockets with fault injection: some fail without being made, some are made with fewer bytes. Safe:
+// pointers are passed on to the calls.
 internal sealed unsafe class InjectingSockets(InjectionPlan plan) : SocketCalls
 {
     internal override int Send(int fd, byte* bytes, int length) => plan.SendsNow(ref length) is not 0 and int error ? -error : base.Send(fd, bytes, length);
@@ -35,7 +35,7 @@ internal sealed unsafe class InjectingSockets(InjectionPlan plan) : SocketCalls
 
     internal override int Receive(int fd, byte* buffer, int length) => plan.ReceivesNow() is not 0 and int error ? -error : base.Receive(fd, buffer, length);
 
-    // Asked by an empty send, which takes nothing whatever the plan says.
+    // Started by an empty send, which accepts nothing regardless of the plan.
     internal override bool OpenDeferred(int fd)
     {
         byte none;

@@ -4,12 +4,12 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// Which faults one scenario on the real kernel gets, by seed; and how many it got.
+// The faults for one scenario on the real kernel, by seed, and the number of injected ones.
 internal sealed class InjectionPlan(int seed)
 {
     private readonly Dice _dice = new((ulong)seed + 77);
 
-    // Chances per mille, drawn at the first use of the plan.
+    // Chances per mille, drawn when the plan is first used.
     private Chances _chances = new(0, 0, 0, 0, 0, 0, 0, 0);
     private SortedDictionary<string, int> Put { get; } = [];
 
@@ -17,12 +17,12 @@ internal sealed class InjectionPlan(int seed)
 
     internal uint SubmitEntries { get; } = 64;
 
-    // Every receive ends with this error while it is not 0; and how many did.
+    // If not 0, every receive ends with this error; and the number of receives that did.
     internal int LastingError { get; set; }
 
     internal int LastingErrors { get; private set; }
 
-    // Some sends or receives failed in a way that ends a connection.
+    // Some sends or receives failed in a way that ends their connection.
     internal bool WasFatal { get; private set; }
 
     internal int Count { get; private set; }
@@ -41,7 +41,7 @@ internal sealed class InjectionPlan(int seed)
             _dice.Pick(0, 50, 300), _dice.Pick(0, 50, 300), _dice.Pick(0, 30, 150), _dice.Pick(0, 300), _dice.Pick(0, 0, 0, 20), _dice.Pick(0, 300), _dice.Pick(0, 100, 400), _dice.Pick(0, 300));
     }
 
-    // No faults any more: the end of the scenario is waited for.
+    // No more faults, because the end of the scenario is awaited.
     internal void Calm() => _chances = new Chances(0, 0, 0, 0, 0, 0, 0, 0);
 
     private bool Chance(int perMille, string what)
@@ -56,7 +56,7 @@ internal sealed class InjectionPlan(int seed)
 
     internal uint Takes(uint submit) => submit > 0 && Chance(_chances.ShortSubmit, "short submits") ? (uint)_dice.Next((int)submit + 1) : submit;
 
-    // The error that an operation ends with at once, without the kernel; 0: it is passed on.
+    // The error of an operation that fails immediately, without the kernel; 0: it is passed on.
     internal int Fails(in SubmissionEntry entry)
     {
         if (LastingError != 0 && entry.Opcode == UringAbi.IORING_OP_RECV)
@@ -87,7 +87,7 @@ internal sealed class InjectionPlan(int seed)
         }
     }
 
-    // Less than was asked for: a part of the bytes, one instead of many.
+    // A part of the bytes; one completion instead of many.
     internal void Shorten(ref SubmissionEntry entry)
     {
         switch (entry.Opcode)
@@ -105,7 +105,7 @@ internal sealed class InjectionPlan(int seed)
         }
     }
 
-    // The error of a send that is not queued, 0: it is passed on, perhaps with a part of its bytes.
+    // The error of a send that is not queued; 0: it is passed on, perhaps with a part of its bytes.
     internal int SendsNow(ref int length)
     {
         SubmissionEntry entry = new() { Opcode = UringAbi.IORING_OP_SEND, Length = (uint)length };
@@ -115,18 +115,18 @@ internal sealed class InjectionPlan(int seed)
         return 0;
     }
 
-    // The error of a receive that is not queued, 0: it is passed on.
+    // The error of a receive that is not queued; 0: it is passed on.
     internal int ReceivesNow()
     {
         SubmissionEntry entry = new() { Opcode = UringAbi.IORING_OP_RECV };
         int error = Fails(in entry);
-        // Nothing there is not a fault but a fact: the poll relies on it.
+        // Having no data is a fact and not a fault: the poll depends on it.
         return error is Errno.ECANCELED or Errno.EAGAIN ? Errno.EINTR : error;
     }
 
     internal bool HoldsBack() => Chance(_chances.Hold, "completions held back");
 
-    // Any of them, but for one operation the oldest.
+    // Any of them, but per operation the oldest.
     internal int IndexOf(List<CompletionEntry> held)
     {
         if (held.Count == 1 || !_dice.Chance(_chances.Hold)) return 0;

@@ -6,8 +6,8 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// An echo server on the real kernel, on a loop that this thread turns, and peers whose sockets this thread moves as well: a
-// scenario is some connections of them under one plan.
+// An echo server on the real kernel, on a loop that this thread runs, and peers whose sockets this thread serves as
+// well: a scenario is some of these connections with one plan.
 internal sealed class InjectionScenario : IDisposable
 {
     private const int Buffers = 8;
@@ -74,7 +74,7 @@ internal sealed class InjectionScenario : IDisposable
 
         public override string ToString() => $"{_sent} of {length} sent, {_received} back{(IsOver ? ", over" : "")}";
 
-        // One step. Throws when a byte is wrong, or the end came too early.
+        // One step. Throws if a byte is wrong, or the end came too early.
         internal void Act(Dice dice, InjectionPlan plan)
         {
             try
@@ -150,13 +150,15 @@ internal sealed class InjectionScenario : IDisposable
         if (Loop.Blocks.Outstanding != 0) throw new OracleException($"{Loop.Blocks.Outstanding} blocks are missing\n{_plan}");
     }
 
-    // An echo that works, then an error that every receive ends with for so long, then one that works again. How many receives ended so.
+    // A successful echo, then an error that ends every receive for some time, then a successful echo again. Returns the
+    // number of receives that failed.
     internal int RunLasting(int error, int messageBytes, TimeSpan time)
     {
         using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
         socket.Connect(_server.EndPoint!);
         socket.Blocking = false;
-        // After large ones it receives by calls. Else the first receive of the ring is to fail, which would go on by itself.
+        // After large messages it receives by calls. Otherwise the first receive of the ring must fail, because a
+        // multishot receive continues by itself.
         for (int i = 0; i < 3 && messageBytes > UsualBufferBytes; i++) Exchange(socket, messageBytes, duringAnswer: () => { });
         long start = 0;
         Exchange(socket, messageBytes, duringAnswer: () =>

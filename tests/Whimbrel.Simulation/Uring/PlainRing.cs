@@ -4,8 +4,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Simulation.Uring;
 
-// A ring whose queues are memory of its own: what the simulated ring and the injecting one have in common.
-// Safe: the queues are one piece of memory of this object, which lives until Free; every index is masked with their size.
+// A ring whose queues are in its own memory: the common part of the simulated ring and the injecting one. Safe: the
+// queues are one piece of memory of this object, which lives until Free; every index is masked with their size.
 internal abstract unsafe class PlainRing : Ring
 {
     private const int WordBytes = 64;
@@ -30,10 +30,10 @@ internal abstract unsafe class PlainRing : Ring
         _completeMask = completeEntries - 1;
     }
 
-    // Operations that were handed over and not taken.
+    // Submitted operations that were not processed yet.
     private protected uint Handed => *_submitTail - *_submitHead;
 
-    // Completions that were not seen to be taken yet.
+    // Completions that the loop has not consumed yet.
     private protected uint Held => *_completeTail - *_completeHeadShared;
 
     private protected bool HasRoom => Held <= _completeMask;
@@ -51,7 +51,7 @@ internal abstract unsafe class PlainRing : Ring
         *_completeTail += 1;
     }
 
-    // Buffers that the loop gave back: up to the last submit, or all of them.
+    // Buffers that the loop returned: up to the last submit, or all of them.
     private protected void TakeBuffers(bool all)
     {
         ushort tail = all ? _bufferTail : *(ushort*)((byte*)_bufferRing + UringAbi.BufferRingTailOffset);
@@ -60,7 +60,7 @@ internal abstract unsafe class PlainRing : Ring
 
     private protected abstract void BufferReturned(in ProvidedBuffer buffer);
 
-    // When nobody can have a pointer into it any more.
+    // Called when no pointer into it can exist any more.
     internal void Free()
     {
         NativeMemory.Free(_memory);

@@ -33,7 +33,7 @@ internal sealed class RingEngine : KernelEngine
 
     private SimRing OpenRing(int index)
     {
-        // Instead of one that broke; a start that fails is another test's.
+        // Replaces a broken ring; other tests cover a failing start.
         if (IsStarted && _kernel.Chance(_kernel.Faults.NoRing, "no other ring")) throw new NetworkException(new NetworkError(Errno.ENOMEM, ErrorCategory.System, "No ring, by the test."));
         SimRing ring = new(_kernel, _shape.SubmitEntries, _shape.CompleteEntries, _shape.Buffers, _shape.BufferBytes, _shape.CanLimitReceive, () => OthersWhileAsleep(index));
         _rings.Add(ring);

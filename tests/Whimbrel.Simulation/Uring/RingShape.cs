@@ -1,4 +1,4 @@
 namespace Whimbrel.Simulation.Uring;
 
-// How large the rings of a scenario are.
+// Sizes of the rings of a scenario.
 internal sealed record RingShape(int Loops, uint SubmitEntries, uint CompleteEntries, int Buffers, int BufferBytes, bool CanLimitReceive);

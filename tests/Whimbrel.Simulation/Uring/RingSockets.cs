@@ -4,8 +4,7 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// The calls that the io_uring engine makes beside its rings.
-// Safe: no pointer is touched here.
+// System calls of the io_uring engine besides its rings. Safe: no pointer is used here.
 internal sealed unsafe class RingSockets(SimKernel kernel) : SimSockets(kernel)
 {
     private protected override int RefuseSend(SimDescriptor descriptor, int length)
@@ -23,7 +22,7 @@ internal sealed unsafe class RingSockets(SimKernel kernel) : SimSockets(kernel)
 
     internal override int Accept(int listener, byte* address, uint* length, int flags) => Kernel.AcceptNow(listener);
 
-    // The kernel's whole: the reserve is given up, used and taken back in one step.
+    // Atomic in the kernel: the reserve is closed, its number used, and the reserve opened again in one step.
     internal override int OpenReserve() => -Errno.EMFILE;
 
     internal override ShedResult Shed(int listener, ref int reserve) => Kernel.Shed(listener);

@@ -2,8 +2,8 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// An operation that the simulated kernel has taken and not told the last completion of.
-// Safe: the pointers are the engine's, which promised that they live until the last completion.
+// An operation that the simulated kernel has accepted and whose last completion was not reported yet. Safe: the
+// pointers are the engine's, which guarantees that they live until the last completion.
 internal sealed unsafe class SimOperation
 {
     internal ulong Mark;
@@ -14,20 +14,20 @@ internal sealed unsafe class SimOperation
     internal uint Events;
     internal bool IsMultishot;
 
-    // Bytes after which a multishot receive ends.
+    // Number of bytes after which a multishot receive ends.
     internal long Left;
 
-    // Its last completion is decided, but not told yet.
+    // Its last completion is decided, but not reported yet.
     internal bool IsEnded;
 
-    // A cancel met it at work: it ends soon.
+    // A cancel found it running: it ends soon.
     internal bool MustEnd;
 
-    // Pieces of a gathered send.
+    // Pieces of a vectored send.
     internal (nint Base, int Length)[] Pieces = [];
     internal int PieceCount;
 
-    // Of what is sent: it must not change while it is in flight.
+    // Checksum of the bytes to send, which must not change while they are in flight.
     internal ulong Sum;
 
     internal void Reset()

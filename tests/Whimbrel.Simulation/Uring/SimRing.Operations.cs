@@ -6,8 +6,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Uring;
 
-// What each operation does, and what is put in its way.
-// Safe: an operation's pointers are the engine's, which keeps them valid until its last completion; that is what is tested.
+// What each operation does, and the faults injected into it. Safe: an operation's pointers are the engine's, which
+// keeps them valid until its last completion; this is what is tested.
 internal sealed unsafe partial class SimRing
 {
     private const ulong ResidentMask = 0x00FF_FFFF_FFFF_FFFF;
@@ -41,7 +41,7 @@ internal sealed unsafe partial class SimRing
             case UringAbi.IORING_OP_POLL_ADD:
                 operation.IsMultishot = (entry.Length & UringAbi.IORING_POLL_ADD_MULTI) != 0;
                 if (operation.IsMultishot && !IsForInput(operation)) throw _kernel.Violation("a multishot poll that is not for input");
-                // What is there when it begins is news.
+                // Data that is available when it begins counts as new.
                 operation.Descriptor!.PollSaw = default;
                 break;
             case UringAbi.IORING_OP_SEND:
@@ -62,10 +62,10 @@ internal sealed unsafe partial class SimRing
         else if (entry.Opcode == UringAbi.IORING_OP_CLOSE || !_kernel.Chance(_kernel.Faults.Delay, "operation that starts late")) Execute(operation);
     }
 
-    // One operation of a kind at a time, nothing after the close, no second send after a cancelled one.
+    // One operation of a kind at a time, none after the close, no second send after a cancelled one.
     private void CheckMark(RingOperation kind, ulong mark)
     {
-        // The wake belongs to nobody, and its mark is that of the first slot's first resident.
+        // The wake operation has no resident, and its mark equals that of the first slot's first resident.
         if (kind == RingOperation.Wake) return;
         if (_over.Contains(mark & ResidentMask)) throw _kernel.Violation($"{kind} came after the close of its descriptor");
         if (kind == RingOperation.Close) _over.Add(mark & ResidentMask);
@@ -94,7 +94,7 @@ internal sealed unsafe partial class SimRing
             operation.Length += pieces[i].Length;
         }
 
-        // The engine may use its scratch again once we have taken it.
+        // The engine may reuse its scratch memory once the kernel has read it.
         new Span<byte>(vectors, operation.PieceCount * sizeof(IoVector)).Fill(0xDD);
         *message = default;
     }
@@ -112,7 +112,7 @@ internal sealed unsafe partial class SimRing
         return sum;
     }
 
-    // ------------------------------------------------------------------ going on
+    // ------------------------------------------------------------------ progress
 
     private void Progress()
     {
@@ -126,7 +126,7 @@ internal sealed unsafe partial class SimRing
         }
     }
 
-    // Executing it now would complete something.
+    // Executing it now would produce a completion.
     private bool CanGoOn(SimOperation operation)
     {
         if (operation.IsEnded) return false;
@@ -195,7 +195,7 @@ internal sealed unsafe partial class SimRing
         }
     }
 
-    // The last completion is decided; it is told by this enter or a later one.
+    // The last completion is decided; this enter or a later one reports it.
     private void End(SimOperation operation, int result, uint flags = 0)
     {
         if (operation.PieceCount > 0 && SumOf(operation) != operation.Sum) throw _kernel.Violation($"the {operation.Length} bytes of a send changed while it was running");
@@ -203,7 +203,7 @@ internal sealed unsafe partial class SimRing
         _late.Add(new Told(operation, result, flags, true));
     }
 
-    // One of several; the last one when the multishot does not go on.
+    // One of several completions; the last one if the multishot ends here.
     private void Bring(SimOperation operation, int result, uint flags)
     {
         if (!operation.IsMultishot || Room <= 1 || operation.Left <= 0 || _kernel.Chance(_kernel.Faults.EndOfMultishot, "end of a multishot"))
@@ -274,7 +274,7 @@ internal sealed unsafe partial class SimRing
             return;
         }
 
-        // Some kernels take a buffer before they look.
+        // Some kernels take a buffer before they check for data.
         if (_buffers.Count > 0 && _kernel.Chance(_kernel.Faults.Short, "end with a buffer"))
         {
             int buffer = _buffers.Dequeue();
@@ -321,7 +321,7 @@ internal sealed unsafe partial class SimRing
         while (!operation.IsEnded && descriptor.Listening.Waiting.Count > 0 && _kernel.Dice.Chance(500));
     }
 
-    // Of a connection: for bytes, the end or an error.
+    // Of a connection: waits for bytes, the end or an error.
     private static bool IsForInput(SimOperation operation) => operation.Descriptor!.Socket is not null && (operation.Events & EpollAbi.EPOLLIN) != 0;
 
     private void Poll(SimOperation operation, SimDescriptor descriptor)
@@ -339,7 +339,7 @@ internal sealed unsafe partial class SimRing
             return;
         }
 
-        // Told once; what comes later is told again.
+        // Reported once; later data is reported again.
         descriptor.PollSaw = descriptor.Input;
         uint events = EpollAbi.EPOLLIN;
         if (descriptor.Input.Ends != 0) events |= EpollAbi.EPOLLRDHUP;
@@ -366,8 +366,8 @@ internal sealed unsafe partial class SimRing
         if (_kernel.Chance(_kernel.Faults.CloseError, "close that fails"))
         {
             int error = _kernel.Dice.Pick(Errno.EIO, Errno.EINTR, Errno.ENOMEM, Errno.EAGAIN, Errno.ECANCELED);
-            // The first two say something about what was closed, the others that nothing was done.
-            // A ring that may be lost has to have done it: nobody could know that it did not.
+            // With the first two errors the descriptor is closed, with the others it is not. A ring that may break must
+            // have closed it, because the loop could not find out.
             if (_breaksIn >= 0) error = Errno.EIO;
             if (error is Errno.EIO or Errno.EINTR) _kernel.Close(descriptor.Number, "Close");
             End(operation, -error);
@@ -383,7 +383,7 @@ internal sealed unsafe partial class SimRing
     private void Cancel(SimOperation cancel)
     {
         ulong mark = (ulong)cancel.Address;
-        // A send is cancelled by the end of its connection only.
+        // A send is cancelled only by the end of its connection.
         if ((RingOperation)(mark >> 56) == RingOperation.Send) _over.Add(mark);
         SimOperation? target = _running.Find(o => o.Mark == mark && !ReferenceEquals(o, cancel));
         if (target is null)
@@ -413,7 +413,7 @@ internal sealed unsafe partial class SimRing
                 return;
             }
 
-            // What it waits for has come at the same moment.
+            // The awaited event arrived at the same moment.
             Execute(target);
             if (target.IsEnded)
             {

@@ -6,10 +6,10 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// A ring without a kernel: the unchanged loop's operations are carried out on the descriptors of SimKernel, in an order and
-// with answers that the seed chooses. It checks what the head of Ring.cs and the remarks of UringLoop promise, and
-// throws when one is broken. What an operation does is in SimRing.Operations.cs.
-// Safe: buffers are written between being given back and being told of.
+// A ring without a kernel: executes the operations of the unchanged loop on the descriptors of SimKernel, in an order
+// and with results chosen by the seed. It checks the contract at the head of Ring.cs and in the remarks of UringLoop,
+// and throws on a violation. SimRing.Operations.cs implements the operations. Safe: a buffer is written only between
+// its return to the ring and its next completion.
 internal sealed unsafe partial class SimRing : PlainRing
 {
     private const int BadRing = 53; // EBADR
@@ -46,12 +46,12 @@ internal sealed unsafe partial class SimRing : PlainRing
 
     internal override int WakeDescriptor => _wake.Number;
 
-    // The loop waits in its last enter, and nothing came.
+    // The loop waits in its last enter, and no completion arrived.
     internal bool IsAsleep { get; private set; }
 
     internal bool IsWoken => _wake.WakeCount > 0;
 
-    // A real wait would end, or has not begun.
+    // A real wait would end, or has not started.
     internal bool IsReady
     {
         get
@@ -123,11 +123,11 @@ internal sealed unsafe partial class SimRing : PlainRing
         if (_isOurs[buffer.Id]) throw _kernel.Violation($"buffer {buffer.Id} was given back twice");
         _isOurs[buffer.Id] = true;
         _buffers.Enqueue(buffer.Id);
-        // Whoever still reads it, or sends from it, finds rubbish.
+        // A late reader, or a late send from it, finds garbage.
         new Span<byte>(BufferAt(buffer.Id), _bufferBytes).Fill(0xDD);
     }
 
-    // Puts decided completions where the loop sees them: in order for each operation, in any order else.
+    // Makes decided completions visible to the loop: in order per operation, otherwise in any order.
     private void Tell()
     {
         while (_overflow.Count > 0 && HasRoom) Write(_overflow.Dequeue());
@@ -151,7 +151,7 @@ internal sealed unsafe partial class SimRing : PlainRing
         }
     }
 
-    // Places left once all that is decided is told.
+    // Free places after all decided completions are reported.
     private int Room => (int)(_completeMask + 1 - Held) - _late.Count - _overflow.Count;
 
     private void Overflow(CompletionEntry entry)
@@ -194,8 +194,8 @@ internal sealed unsafe partial class SimRing : PlainRing
             throw _kernel.Violation("the ring was given up, and it was well");
         }
 
-        // As a kernel does with a ring that is closed: what runs is cancelled, and nobody is told. What was accepted and never
-        // told is lost with it; the simulation gives it back, so that its peer does not wait.
+        // As a kernel does when a ring is closed: running operations are cancelled without a completion. An accepted
+        // socket that was not reported is lost; the simulation closes it, so that its peer does not wait.
         foreach (Told told in _late) CloseLost(told.Operation.Mark, told.Result);
         foreach (CompletionEntry entry in _overflow) CloseLost(entry.UserData, entry.Result);
         _late.Clear();

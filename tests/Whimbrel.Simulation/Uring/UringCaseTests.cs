@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Uring;
 
-// Situations that no seed brings about often enough, or at all, made on purpose.
+// Situations that seeds produce rarely or never, produced deliberately.
 public sealed class UringCaseTests
 {
     private const int RestMs = 10;
@@ -11,7 +11,7 @@ public sealed class UringCaseTests
 
     private static KernelCase NewCase() => new(static kernel => new RingEngine(kernel, new RingShape(1, 32, 64, 4, 1024, CanLimitReceive: true), static _ => { }));
 
-    // In small messages the ring receives, in large ones a call does.
+    // The ring receives small messages, a call receives large ones.
     [Theory]
     [InlineData(100)]
     [InlineData(2_000)]
@@ -30,7 +30,7 @@ public sealed class UringCaseTests
         world.Kernel.HasNoMemory = true;
         peer.Write(message);
         world.RunUntil(() => world.Kernel.NowMs >= beginMs + LackMs);
-        // Some at once, then one after each rest: time passes only while the loop sleeps.
+        // Some immediately, then one after each rest: time advances only while the loop sleeps.
         Assert.InRange(world.Kernel.Refusals, LackMs / RestMs / 2, (LackMs / RestMs) + 32);
         world.Kernel.HasNoMemory = false;
         world.RunUntil(() => world.Sessions[0].BytesReceived == 4 * messageBytes);

@@ -5,8 +5,8 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// The io_uring engine on the running kernel with faults put in between. The plan is printed when one fails; the kernel's part
-// is not the same twice.
+// The io_uring engine on the running kernel with injected faults. The plan of a failing run is printed; the kernel's
+// part differs between runs.
 public sealed class UringInjectionTests
 {
     private const int Scenarios = 2_000;
@@ -32,7 +32,7 @@ public sealed class UringInjectionTests
         Assert.InRange(Directory.GetFileSystemEntries("/proc/self/fd").Length, 0, before + 20);
     }
 
-    // In small messages by the ring, in large ones by calls.
+    // The ring receives small messages, calls receive large ones.
     [Theory]
     [InlineData(Errno.ENOMEM, 100)]
     [InlineData(Errno.ENOBUFS, 100)]
@@ -43,7 +43,7 @@ public sealed class UringInjectionTests
         Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
         using InjectionScenario scenario = new(0);
         int tries = scenario.RunLasting(error, messageBytes, TimeSpan.FromMilliseconds(300));
-        // 16 at once, then one in 10 ms.
+        // 16 immediately, then one per 10 ms.
         Assert.InRange(tries, 2, 100);
     }
 }

@@ -2,22 +2,22 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// The same with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0062). A seed that has found a defect
-// becomes a test with a name.
+// Same, with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0062). A seed that found a
+// defect becomes a named test.
 public sealed class UringPoolSimulationTests
 {
-    // A fixed number, so that every machine runs the same ones.
+    // Fixed, so that every machine runs the same seeds.
     private const int Seeds = 30_000;
     private const int DeepSeeds = 1_000_000;
 
     [Fact]
     public void Every_seed_keeps_every_promise() => SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
 
-    // Seeds that find a defect that was there, with what it was (docs/design/0062).
+    // Seeds that find a former defect, with its description (docs/design/0062).
     [Theory]
-    [InlineData(3418)] // a session that handed over when its connection was gone already was told of the peer's end
-    [InlineData(4347)] // a session that had handed over was offered what came then, when the connection ended before the loop knew of it
-    [InlineData(7645)] // a send of a strand was told of a reset, and the receive saw the end of all bytes
+    [InlineData(3418)] // a session that handed over after its connection had ended was called for the peer's FIN
+    [InlineData(4347)] // after a hand-over, new data was passed to the old session, if the connection ended before the loop knew of it
+    [InlineData(7645)] // the reset was reported to a send of a strand, and the receive saw the end of the stream
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {
         SeedRun.NeedsPointers();

@@ -2,27 +2,31 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// The unchanged io_uring engine on rings without a kernel. A seed that fails is printed with its last steps; WHIMBREL_SEED=n
-// runs one seed and prints all of it; ./test --deep runs many more. A seed that has found a defect becomes a test with a name.
+// The unchanged io_uring engine on rings without a kernel. A failing seed is printed with its last steps;
+// WHIMBREL_SEED=n runs one seed and prints all of its steps; ./test --deep runs many more. A seed that found a defect
+// becomes a named test.
 public sealed class UringSimulationTests
 {
-    // A fixed number, so that every machine runs the same ones.
+    // Fixed, so that every machine runs the same seeds.
     private const int Seeds = 200_000;
     private const int DeepSeeds = 3_000_000;
 
     [Fact]
     public void Every_seed_keeps_every_promise() => SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds);
 
-    // Seeds that find a defect that was there, with what it was (docs/design/0015).
+    // Seeds that find a former defect, with its description (docs/design/0015).
     [Theory]
-    [InlineData(3)] // a send was told of a reset, and the receive saw the end of all bytes before the session knew
-    [InlineData(36)] // after an odd error of a send the session waited for its peer for ever
-    [InlineData(96)] // an interrupted poll failed a dial
-    [InlineData(300)] // a cancel of a send that had done nothing was not repeated, and the stop of the engine hung
-    [InlineData(727)] // a ring that broke leaked the descriptors whose close it had not taken
-    [InlineData(870)] // a ring that broke sent a FIN where bytes were still to come
-    [InlineData(2473)] // a ring that broke reset descriptors that were closed, and others' by then
-    [InlineData(202_852)] // a receive that began before the cancel of the last one was told was never cancelled, and the stop of the server hung
+    // The reset was reported to a send, and the receive saw the end of the stream before the session knew.
+    [InlineData(3)]
+    [InlineData(36)] // after an unusual error of a send the session waited forever for its peer
+    [InlineData(96)] // an interrupted poll made a connect fail
+    [InlineData(300)] // a cancel that had no effect on a send was not repeated, and the engine's stop hung
+    [InlineData(727)] // a broken ring leaked the descriptors whose close it had not accepted
+    [InlineData(870)] // a broken ring sent a FIN before the remaining bytes
+    [InlineData(2473)] // a broken ring reset descriptors that were closed and had been reused
+    // A receive that began before the cancel of the previous one was reported was never cancelled, and the server's
+    // stop hung.
+    [InlineData(202_852)]
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {
         SeedRun.NeedsPointers();

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests.Calls;
 
-// Calls end exactly once, for one reason, whatever the server, the clock, tokens, limits and the connection do.
+// A call completes exactly once, for one reason, whatever the server, the clock, tokens, limits and the connection do.
 public sealed class CallClientTests
 {
     private static readonly TimeSpan s_second = TimeSpan.FromSeconds(1);
@@ -66,7 +66,7 @@ public sealed class CallClientTests
         Assert.True(sent.IsCanceled);
         Assert.True(waiting.IsCanceled);
         Assert.Equal(first.Token, Assert.ThrowsAny<OperationCanceledException>(() => sent.GetAwaiter().GetResult()).CancellationToken);
-        // What waited was never sent, and the answer to what was belongs to nobody.
+        // The queued call was never sent, and the response to the sent call is dropped.
         Assert.Equal(["sent", "last"], rig.Requests().Select(static r => r.Body));
         rig.Answer(1, "late");
         rig.Answer(2, "fine");
@@ -158,7 +158,7 @@ public sealed class CallClientTests
         Assert.False(waiting.IsCompleted);
         Task<string> meanwhile = rig.Call("meanwhile");
         rig.Connected();
-        // Ids go on: an answer of the old connection could not be taken for one of this.
+        // Ids continue: a response of the old connection must not match a call of the new one.
         Assert.Equal([(2, "waiting")], rig.Requests());
         rig.Answer(2, "w");
         rig.Answer(1, "an id of the connection before");
@@ -350,7 +350,7 @@ public sealed class CallClientTests
             Assert.Equal(new string('a', length), Encoding.UTF8.GetString(first.Span));
             first.Dispose();
             Assert.Throws<ObjectDisposedException>(() => first.Memory);
-            // The next call has the memory; a second disposal must not take it away.
+            // The next call uses the memory; a second disposal must not release it.
             CallAnswer third = Answered(rig, 'c', length);
             first.Dispose();
             CallAnswer fourth = Answered(rig, 'd', length);
@@ -370,7 +370,7 @@ public sealed class CallClientTests
         bool isOnLoop = false, isInside = false, wasInside = true;
         rig.Client.WhenPushed = _ => isInside = false;
         rig.Peer.OnLoop(() => _ = AskAsync());
-        // The answer and a push come in one block: the code behind the await runs behind both.
+        // The response and a push arrive in one block: the continuation runs after both.
         isInside = true;
         rig.Peer.Send([.. CallRig.FrameOf(1, "fine"), .. CallRig.FrameOf(0, "last")]);
         Assert.True(isOnLoop);

@@ -4,7 +4,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests.Calls;
 
-// A client of calls in virtual time, and the bytes of the other end, which the test writes itself.
+// A client of calls in virtual time; the test writes the bytes of the other end.
 internal sealed class CallRig : IDisposable
 {
     private static readonly ReconnectPolicy s_soon = new() { Jitter = false, InitialDelay = TimeSpan.FromSeconds(1), StopWhen = static _ => false };
@@ -50,7 +50,7 @@ internal sealed class CallRig : IDisposable
         return Encoding.UTF8.GetString(answer.Span);
     }
 
-    // What has arrived at the peer, frame by frame.
+    // Frames that have arrived at the peer.
     internal List<(ulong Id, string Body)> Requests()
     {
         List<(ulong, string)> requests = [];

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests.Calls;
 
-// The answering side: each call once, in any order, no more of them open than its limit.
+// The answering side: each call once, in any order, at most as many concurrent calls as its limit.
 public sealed class CallSessionTests
 {
     [Fact]
@@ -33,7 +33,7 @@ public sealed class CallSessionTests
         Assert.Equal(1, session.OpenCalls);
         Assert.Equal(SendResult.Queued, session.Answer(7, "1"u8));
         Assert.Throws<InvalidOperationException>(() => session.Answer(7, "1"u8));
-        // Answered, its id may be used again.
+        // After the response its id may be used again.
         peer.Send(CallRig.FrameOf(7, "again"));
         peer.Reset();
         Assert.Equal(SendResult.Closed, session.Answer(7, "1"u8));

@@ -5,7 +5,7 @@ using System.Text;
 
 namespace Whimbrel.Tests.Calls;
 
-// A format of somebody else: a line with a small number and a text; "-" for the number of a push.
+// A foreign format: a line with a small number and a text; "-" as the number of a push.
 internal sealed class Numbers() : CallFormat(FrameFormat.Line(), idBits: 8)
 {
     protected internal override CallKind Read(in Frame frame, out ulong id, out ReadOnlySpan<byte> body)

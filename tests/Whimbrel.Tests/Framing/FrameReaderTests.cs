@@ -3,7 +3,7 @@ using System.Diagnostics;
 
 namespace Whimbrel.Tests.Framing;
 
-// Bytes in, frames out: at every split, beside a slow reader, up to each limit and past it.
+// Bytes in, frames out: at every split, compared with a slow reader, up to each limit and past it.
 public sealed class FrameReaderTests
 {
     private const int Executions = 5_000_000;
@@ -44,7 +44,7 @@ public sealed class FrameReaderTests
                 SlowFrames slow = SlowFrames.All[i % SlowFrames.All.Length];
                 Span<byte> all = bytes.AsSpan(0, random.Next(LongestInput) + 1);
                 random.NextBytes(all);
-                // Few values, so that lengths are near the limit and delimiters come by themselves.
+                // Few values, so that lengths are near the limit and delimiters are frequent.
                 int kind = random.Next(8);
                 foreach (ref byte b in all) b = b < 24 ? (byte)0xFF : b < 48 ? (byte)0x80 : kind < 4 ? "aab\r\n\0"u8[b % 6] : (byte)(b % (kind * 4));
                 ends[2] = all.Length;
@@ -65,7 +65,7 @@ public sealed class FrameReaderTests
         FrameFormat format = FrameFormat.LengthPrefix(prefix, isLittle, limitBytes: 100);
         FrameFormat larger = FrameFormat.LengthPrefix(prefix, isLittle, limitBytes: 101);
         Assert.Equal((1, FrameError.None), Read(format, Written(larger, new byte[100])));
-        // Nothing of the message needs to have come.
+        // No byte of the message needs to have arrived.
         Assert.Equal((0, FrameError.TooLong), Read(format, Written(larger, new byte[101]).AsSpan(0, prefix)));
     }
 
@@ -145,7 +145,8 @@ public sealed class FrameReaderTests
         Array.Fill(bytes, (byte)'\r');
         ReadAll(bytes.Length / 2);
         double once = Enumerable.Range(0, 5).Min(_ => ReadAll(bytes.Length / 2)), twice = Enumerable.Range(0, 5).Min(_ => ReadAll(bytes.Length));
-        Assert.True(twice < 3.5 * once, $"{once} ms, then {twice} ms"); // a search from the start each time: 4, and minutes
+        // With a search from the start each time it takes minutes.
+        Assert.True(twice < 3.5 * once, $"{once} ms, then {twice} ms");
 
         double ReadAll(int length)
         {

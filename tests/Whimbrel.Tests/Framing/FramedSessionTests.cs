@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests.Framing;
 
-// Frames as messages of a session: one override, and what it does is heeded between two of them.
+// Frames as messages of a session: one override, whose actions take effect between two frames.
 public sealed class FramedSessionTests
 {
     [Fact]

@@ -1,6 +1,7 @@
 namespace Whimbrel.Tests.Framing;
 
-// What a reader must find, said as plainly as possible: byte by byte, from the beginning each time, with numbers that cannot overflow.
+// Reference reader, as simple as possible: byte by byte, from the beginning each time, with numbers that cannot
+// overflow.
 internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 0, bool Little = false, bool Itself = false, int Header = 0, string? Delimiter = null, bool Keep = false, bool Varint = false)
 {
     internal const int Limit = 20;
@@ -22,7 +23,7 @@ internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 
     private static SlowFrames Ended(string by, bool keep = false) =>
         new($"delimiter {by} {keep}", FrameFormat.Delimited(System.Text.Encoding.ASCII.GetBytes(by), keep, Limit, Empty), Delimiter: by, Keep: keep);
 
-    // The places of the messages, each as start and length; what is wrong, if anything is; and where the frame begins that did not end.
+    // The messages, each as start and length; the error, if any; and the start of the incomplete frame.
     internal FrameError Find(ReadOnlySpan<byte> all, Span<(int Start, int Length)> found, out int count, out int rest)
     {
         (count, rest) = (0, 0);
@@ -89,7 +90,7 @@ internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 
             if (i + by.Length > all.Length) return FrameError.None;
             bool isHere = true;
             for (int k = 0; k < by.Length; k++) isHere &= all[i + k] == by[k];
-            // Behind the last place where it might have been; the CR of a line is the one byte more.
+            // After the last possible place; the CR of a line is the additional byte.
             if (!isHere && i - at == Limit + (isLine ? 1 : 0)) return FrameError.TooLong;
             if (!isHere) continue;
             length = i - at;

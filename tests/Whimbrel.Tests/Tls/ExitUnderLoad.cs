@@ -4,9 +4,8 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>
-/// A process that ends while threads are inside libssl: these tests start themselves again as such processes. libssl that was
-/// set up without NO_ATEXIT takes its tables away at that moment, and 6 of 15 crashed.
+/// <summary> A process that exits while threads are inside libssl: these tests start themselves again as such
+/// processes. If libssl was initialized without NO_ATEXIT, it frees its tables at exit, and 6 of 15 processes crashed.
 /// </summary>
 public sealed class ExitUnderLoad
 {
@@ -34,17 +33,17 @@ public sealed class ExitUnderLoad
         Assert.All(codes, static code => Assert.Equal(Threads, code));
     }
 
-    /// <summary>Instead of the test program's own Main in a child (<see cref="StartupHook"/>).</summary>
+    /// <summary>Runs in a child process instead of the test program's Main (<see cref="StartupHook"/>).</summary>
     internal static void BeChild()
     {
         if (Environment.GetEnvironmentVariable(Variable) is null) return;
-        // Ours comes first, before the framework's cryptography sets libssl up in its own way.
+        // Initialized before the framework's cryptography initializes libssl in its own way.
         if (!OpenSslLibrary.IsUsable) Environment.Exit(1);
         OpenSslProfile server = new(TestCertificates.ServerOptions, true), client = new(TestCertificates.ClientOptions, false);
         using CountdownEvent busy = new(Threads);
         for (int i = 0; i < Threads; i++) new Thread(() => Work(server, client, busy)) { IsBackground = true }.Start();
         busy.Wait();
-        // They go on. A number of its own, that no crash and no failure to start has.
+        // The other threads keep running. The exit code is one that no crash and no failed start uses.
         Environment.Exit(Threads);
     }
 

@@ -4,10 +4,9 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>
-/// What a peer may do with changes of keys, and what ends it: on each layer, as server and as client. A change costs the peer
-/// next to nothing and us 10 to 50 microseconds, and an answer if it asks for one. The peer has the direct OpenSSL layer, which can be told to misbehave.
-/// </summary>
+/// <summary> Key updates by the peer, permitted and excessive, on each TLS provider, as server and as client. A key
+/// update costs the peer almost nothing and us 10 to 50 microseconds, and a response if it requests one. The peer uses
+/// the direct OpenSSL provider, which can be made to misbehave. </summary>
 public abstract class KeyUpdateSuite
 {
     private const int NoAnswer = 0;
@@ -17,13 +16,13 @@ public abstract class KeyUpdateSuite
     /// <summary>Header, message, its type and the tag.</summary>
     private const int AnswerBytes = 5 + 5 + 1 + 16;
 
-    /// <summary>Makes options ready for the layer under test.</summary>
+    /// <summary>Prepares options for the provider under test.</summary>
     private protected abstract TlsProfile Prepare(TlsOptions options, bool isServer);
 
-    /// <summary>Records without content that the layer takes while nothing is sent.</summary>
+    /// <summary>Number of records without content that the provider accepts while nothing is sent.</summary>
     private protected abstract int MostUnanswered { get; }
 
-    /// <summary>A pair of 1.3 that has shaken hands. Bad is the peer, Good has the layer under test.</summary>
+    /// <summary>A TLS 1.3 pair after its handshake. Bad is the peer, Good has the provider under test.</summary>
     private (TlsPair Pair, TlsEnd Bad, TlsEnd Good) Meet(bool clientIsBad)
     {
         TlsOptions server = TestCertificates.ServerOptions, client = OpenSslRig.Client(SslProtocols.Tls13);
@@ -34,7 +33,7 @@ public abstract class KeyUpdateSuite
         return clientIsBad ? (pair, pair.Client, pair.Server) : (pair, pair.Server, pair.Client);
     }
 
-    /// <summary>Changes of keys, each with a byte behind it, all in one block.</summary>
+    /// <summary>Key updates, each followed by one byte, all in one block.</summary>
     private static void UpdateMany(TlsPair pair, TlsEnd bad, int kind, int count)
     {
         for (int i = 0; i < count; i++)
@@ -72,7 +71,7 @@ public abstract class KeyUpdateSuite
         (TlsPair pair, TlsEnd bad, TlsEnd good) = Meet(clientIsBad);
         using (pair)
         {
-            // More than may stay unanswered: what is sent takes the answers along.
+            // More than may stay unanswered: sent data carries the responses.
             for (int i = 0; i < 1500; i++)
             {
                 OpenSslRig.UpdateKeys(bad, OpenSslRig.KeyUpdateRequested);
@@ -99,7 +98,7 @@ public abstract class KeyUpdateSuite
                 round++;
             }
 
-            // What is neither sent nor ended is kept, and grows.
+            // Bytes that neither complete a record nor end the connection are kept, and accumulate.
             if (MostUnanswered > Rounds)
             {
                 Assert.False(good.HasEnded, $"{good.Fault}");
@@ -128,6 +127,6 @@ public sealed class OpenSslKeyUpdateTests : KeyUpdateSuite
 {
     private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => OpenSslRig.Prepare(options, isServer);
 
-    // It puts answers out at once.
+    // It writes responses immediately.
     private protected override int MostUnanswered => int.MaxValue;
 }

@@ -4,12 +4,12 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>Two layers back to back with nothing of their own around them, so that what is counted is theirs.</summary>
+/// <summary>Two layers connected directly, so that only their own allocations are counted.</summary>
 internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
 {
     private const int RoomBytes = 64 * 1024;
 
-    // Safe: pinned for good, shared by all of one thread: what is in them is moved on before the next call.
+    // Safe: pinned permanently, shared within one thread; their content is moved on before the next call.
     private sealed class Wires
     {
         internal readonly byte[] ToServer = GC.AllocateUninitializedArray<byte>(RoomBytes, pinned: true);
@@ -36,7 +36,7 @@ internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
     {
     }
 
-    /// <param name="steps">How many times the client and the server take turns in the handshake before it is left as it is.</param>
+    /// <param name="steps">Number of handshake turns of client and server before it is abandoned.</param>
     internal OpenSslEcho(OpenSslProfile server, OpenSslProfile client, int steps = int.MaxValue)
     {
         _client = client.CreateLayer("chat.test", null, _wires.Scratch);
@@ -78,7 +78,7 @@ internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
         _server.Free();
     }
 
-    /// <summary>What malloc has given out and not got back.</summary>
+    /// <summary>Bytes allocated by malloc and not freed.</summary>
     internal static long NativeBytes()
     {
         GC.Collect();

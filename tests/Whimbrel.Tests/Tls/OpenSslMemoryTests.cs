@@ -3,7 +3,8 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>What the direct OpenSSL layer takes from malloc. The whole process is counted; test classes run one after the other.</summary>
+/// <summary>Memory that the direct OpenSSL provider allocates with malloc. Counts the whole process; test classes run
+/// one at a time.</summary>
 public sealed class OpenSslMemoryTests
 {
     [Fact]
@@ -11,9 +12,9 @@ public sealed class OpenSslMemoryTests
     {
         OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true);
         OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
-        // Most of them end early, at each point where a handshake can: that is where things are forgotten. The framework uses
-        // malloc, too, and lets go of what it has when it likes; but whatever is forgotten for each connection shows in every
-        // series: the smallest thing, a window, would be 32,000 bytes.
+        // Most connections end early, at each possible point of a handshake, where leaks are likely. The framework uses
+        // malloc as well and frees at any time; but a leak per connection shows in every series: the smallest leak, per
+        // window, would be 32,000 bytes.
         Turn(server, client, 500);
         List<long> grown = [];
         while (grown.Count < 10 && grown.Count(static g => g < 20_000) < 2)
@@ -42,7 +43,7 @@ public sealed class OpenSslMemoryTests
         for (int i = 0; i < 20; i++) all.Add(Used());
         long before = OpenSslEcho.NativeBytes();
         for (int i = 0; i < 200; i++) all.Add(Used());
-        // Both ends are here, and each is one connection.
+        // Both ends are in this process, and each is one connection.
         long each = (OpenSslEcho.NativeBytes() - before) / 400;
         foreach (OpenSslEcho echo in all) echo.Dispose();
         TestContext.Current.TestOutputHelper!.WriteLine($"{each} bytes of native memory for each");

@@ -5,7 +5,7 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>What the tests of the direct layer share; skips them where there is no OpenSSL 3.</summary>
+/// <summary>Helpers for tests of the direct OpenSSL provider; skips them without OpenSSL 3.</summary>
 internal static class OpenSslRig
 {
     internal const int KeyUpdateRequested = 1;
@@ -21,10 +21,10 @@ internal static class OpenSslRig
 
     internal static TlsOptions Client(SslProtocols version) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version };
 
-    /// <summary>The peer of a test sends a key update, which goes out with its next bytes.</summary>
+    /// <summary>Makes the peer send a key update with its next bytes.</summary>
     internal static void UpdateKeys(TlsEnd end, int kind) => Assert.Equal(1, SslKeyUpdate(((OpenSslLayer)end.Layer!).Native, kind));
 
-    /// <summary>The peer of a test begins a second handshake inside the first one's connection, with its next bytes. Of 1.2 and before.</summary>
+    /// <summary>Makes the peer start a renegotiation with its next bytes. TLS 1.2 and older only.</summary>
     internal static void Renegotiate(TlsEnd end)
     {
         nint ssl = ((OpenSslLayer)end.Layer!).Native;
@@ -34,7 +34,7 @@ internal static class OpenSslRig
 
     internal static void LeaveErrorInQueue()
     {
-        // A certificate that is none: libcrypto notes why, and nobody asks.
+        // An invalid certificate: libcrypto queues an error that is not read.
         unsafe
         {
             byte* bytes = stackalloc byte[4];

@@ -7,17 +7,17 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>What only the direct OpenSSL layer has: its hazards (docs/design/0017), its options, its sessions.</summary>
+/// <summary>Specific to the direct OpenSSL provider: its hazards (docs/design/0017), options, sessions.</summary>
 public sealed class OpenSslTests
 {
     private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
 
-    // ------------------------------------------------------------------ certificates that cannot be read
+    // ------------------------------------------------------------------ unreadable certificates
 
     [Fact]
     public void A_certificate_whose_validity_cannot_be_read_is_refused_without_an_exception()
     {
-        // The second UTCTime of a certificate is its notAfter. What is no date is looked at as late as in the callback of OpenSSL.
+        // The second UTCTime of a certificate is its notAfter. An invalid date is only detected in OpenSSL's callback.
         byte[] der = TestCertificates.Server.RawData;
         int from = 2 + der.AsSpan().IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]), to = from + der.AsSpan(from).IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]) + 2;
         der.AsSpan(to, 12).Fill((byte)'X');
@@ -221,7 +221,7 @@ public sealed class OpenSslTests
             Assert.Equal(i + 1, judged);
         }
 
-        // Whoever was let in yesterday and is not welcome any more does not come in by his session.
+        // A client that was accepted earlier and is rejected now must not get in by session resumption.
         isWelcome = false;
         using TlsPair late = new TlsPair(server, client).Shake();
         Assert.False(late.Server.IsReady);
@@ -311,7 +311,7 @@ public sealed class OpenSslTests
             running.Talk();
             Assert.Equal("CN=before", running.Client.Layer!.Info.PeerCertificate?.Subject);
 
-            // The old context is gone from the profile, and the handshake that began with it still ends well.
+            // The old context is removed from the profile, and a handshake that began with it still succeeds.
             GC.Collect();
             GC.WaitForPendingFinalizers();
             half.Move();
@@ -340,7 +340,7 @@ public sealed class OpenSslTests
             pair.Talk();
             OpenSslSetup setup = OpenSslRig.Prepare(TestCertificates.ServerOptions, true).SetupFor(TestCertificates.ServerOptions.Certificate!.Take());
             using AsymmetricAlgorithm key = (AsymmetricAlgorithm?)leaf.GetECDsaPrivateKey() ?? leaf.GetRSAPrivateKey()!;
-            // The key of the other certificate does not fit to the one that is there, and that shows.
+            // The private key does not match the present certificate, which is detected.
             Assert.Equal(ReferenceEquals(leaf, TestCertificates.Server), OpenSslKey.GiveCopy(setup.Handle, key) && OpenSslApi.ContextCheckPrivateKey(setup.Handle) == 1);
             GC.KeepAlive(setup);
         }
@@ -355,7 +355,7 @@ public sealed class OpenSslTests
         Assert.Equal(SslProtocols.Tls12, pair.Server.Layer!.Info.Protocol);
         Assert.Equal(TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, pair.Server.Layer.Info.CipherSuite);
 
-        // The server's order counts.
+        // The server's order of preference counts.
         TlsOptions reversed = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [.. classic.CipherSuites.Reverse()] };
         using TlsPair other = OpenSslRig.Pair(reversed).Shake();
         Assert.Equal(TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, other.Server.Layer!.Info.CipherSuite);
@@ -367,7 +367,7 @@ public sealed class OpenSslTests
     [Fact]
     public void Parameters_for_DHE_come_from_a_file_and_a_bad_file_is_named()
     {
-        // The 2048-bit group of RFC 7919, as openssl dhparam writes it.
+        // The 2048-bit group of RFC 7919, in the format of openssl dhparam.
         const string group = """
             -----BEGIN DH PARAMETERS-----
             MIIBDAKCAQEA//////////+t+FRYortKmq/cViAnPTzx2LnFg84tNpWp4TZBFGQz

@@ -1,6 +1,6 @@
-// The runtime looks for this name, outside of any namespace, in the assembly that DOTNET_STARTUP_HOOKS names, and calls it
-// before Main: so the test program can be another program for once (Whimbrel.Tests.Tls.ExitUnderLoad).
-#pragma warning disable CA1050 // the name is the runtime's
+// The runtime looks for this class, in no namespace, in the assembly that DOTNET_STARTUP_HOOKS names, and calls it
+// before Main: the test program can act as another program (Whimbrel.Tests.Tls.ExitUnderLoad).
+#pragma warning disable CA1050 // the runtime prescribes the name
 internal static class StartupHook
 #pragma warning restore CA1050
 {

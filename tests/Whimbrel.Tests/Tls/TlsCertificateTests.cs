@@ -51,7 +51,7 @@ public sealed class TlsCertificateTests : IDisposable
             Assert.True(source.Covers("chat.test"));
         }
 
-        // Both have keys here, so the leaf is whichever is the first with one; a real file has one key.
+        // Both have keys here, so the leaf is the first one with a key; a real file has one key.
         X509Certificate2Collection real = [X509CertificateLoader.LoadCertificate(TestCertificates.Intermediate.RawData), leaf];
         File.WriteAllBytes(pfx, real.Export(X509ContentType.Pkcs12, "secret")!);
         File.WriteAllBytes(open, real.Export(X509ContentType.Pkcs12)!);
@@ -69,7 +69,7 @@ public sealed class TlsCertificateTests : IDisposable
         TlsCertificate named = TlsCertificate.From(TestCertificates.Make("common.test", "chat.test", "*.rooms.test"));
         foreach (string name in (string[])["chat.test", "a.rooms.test", "*.rooms.test"]) Assert.True(named.Covers(name), name);
         foreach (string name in (string[])["common.test", "rooms.test", "a.b.rooms.test", "other.test"]) Assert.False(named.Covers(name), name);
-        // Without any other name, where older rules would have looked at the common one.
+        // Without a subject alternative name, where older rules used the common name.
         Assert.False(TlsCertificate.From(TestCertificates.Make("chat.test")).Covers("chat.test"));
     }
 
@@ -130,7 +130,7 @@ public sealed class TlsCertificateTests : IDisposable
         X509Certificate2 direct = TestCertificates.Make("direct", "chat.test"), other = TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot);
         X509Certificate2 below = TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate);
         X509Certificate2Collection sent = [TestCertificates.Intermediate];
-        // The middle one is of the same issuer as the first: both count.
+        // The middle list has the same issuer as the first: both count.
         byte[][] lists = [ListOf(TestCertificates.Root, direct), ListOf(TestCertificates.Root, TestCertificates.Intermediate), ListOf(TestCertificates.OtherRoot, other)];
         string pem = Put("bundle.pem", "# lists of today\n" + string.Join("\n", lists.Select(static l => PemEncoding.WriteString("X509 CRL", l))));
         string der = Path.Combine(_folder, "bundle.crl");
@@ -144,12 +144,12 @@ public sealed class TlsCertificateTests : IDisposable
             Assert.Null(trust.Judge(TestCertificates.Make("fine", "chat.test"), (X509Certificate2Collection?)null, "chat.test"));
         }
 
-        // A number that begins with a zero, which the two sides write in different ways.
+        // A serial number with a leading zero, which the two sides write differently.
         X509Certificate2 zero = OnCurve("1.3.132.0.34");
         TlsTrust numbers = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [Put("zero.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.Root, zero)))] }, isServer: false);
         Assert.Contains("was revoked", numbers.Judge(zero, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
 
-        // A list of somebody else says nothing, also about the same number.
+        // A list of another issuer has no effect, even if it has the same serial number.
         string foreign = Put("foreign.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.OtherRoot, direct)));
         TlsTrust elsewhere = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [foreign] }, isServer: false);
         Assert.Null(elsewhere.Judge(direct, (X509Certificate2Collection?)null, "chat.test"));
@@ -160,7 +160,7 @@ public sealed class TlsCertificateTests : IDisposable
     {
         byte[] list = ListOf(TestCertificates.Root, TestCertificates.Server);
         string pem = PemEncoding.WriteString("X509 CRL", list);
-        // Version 2 with the extension that says: only what changed since.
+        // Version 2 with the delta CRL extension: only changes.
         byte[] delta = DeltaOf(TestCertificates.Root);
         (string Name, byte[] Bytes, string Words)[] cases =
         [
@@ -190,7 +190,7 @@ public sealed class TlsCertificateTests : IDisposable
         Assert.Null(Judge(TestCertificates.MakeRsa("pss", 2048, HashAlgorithmName.SHA256, isPss: true)));
         Assert.Contains("'CN=old pss' is signed with SHA-1", Judge(TestCertificates.MakeRsa("old pss", 2048, HashAlgorithmName.SHA1, isPss: true)), StringComparison.Ordinal);
         Assert.Contains("'CN=oldest' is signed with MD5", Judge(TestCertificates.MakeRsa("oldest", 2048, HashAlgorithmName.MD5)), StringComparison.Ordinal);
-        // Its own signature does not count, its key does.
+        // A root's own signature does not count, its key does.
         Assert.Contains("'CN=weak root' has an RSA key of 1024 bits", Judge(TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakRoot)), StringComparison.Ordinal);
         Assert.Contains("has a key on a curve of 192 bits", Judge(OnCurve("1.2.840.10045.3.1.1")), StringComparison.Ordinal);
         Assert.Null(Judge(OnCurve("1.3.132.0.33")));
@@ -215,7 +215,8 @@ public sealed class TlsCertificateTests : IDisposable
         return list.Build(issuer, BigInteger.One, DateTimeOffset.UtcNow.AddDays(5), HashAlgorithmName.SHA256);
     }
 
-    /// <summary>The platform makes none: the shape of one, with a signature that nobody looks at.</summary>
+    /// <summary>The platform cannot create one: the structure of a delta list, with a signature that is not
+    /// checked.</summary>
     private static byte[] DeltaOf(X509Certificate2 issuer)
     {
         AsnWriter writer = new(AsnEncodingRules.DER);

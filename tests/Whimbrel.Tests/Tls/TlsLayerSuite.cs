@@ -8,15 +8,13 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>
-/// The contract of TlsLayer, without sockets: two layers, two byte queues, every split. One class per layer, each with the
-/// other layers as its peer where they work here.
-/// </summary>
+/// <summary> The contract of TlsLayer, without sockets: two layers, two byte queues, every split. One class per
+/// provider, each with the other providers as peers where they are available. </summary>
 public abstract class TlsLayerSuite
 {
     private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
 
-    /// <summary>Makes options ready for the layer under test.</summary>
+    /// <summary>Prepares options for the provider under test.</summary>
     private protected abstract TlsProfile Prepare(TlsOptions options, bool isServer);
 
     /// <summary>The layer at the other end.</summary>
@@ -38,7 +36,7 @@ public abstract class TlsLayerSuite
         return bytes;
     }
 
-    // ------------------------------------------------------------------ the plain way
+    // ------------------------------------------------------------------ handshake and data
 
     [Theory]
     [InlineData(1)]
@@ -331,7 +329,7 @@ public abstract class TlsLayerSuite
     [Fact]
     public void What_is_too_weak_is_refused_anywhere_in_the_chain_unless_it_is_allowed()
     {
-        // The peer must be able to show it, which SslStream leaves to the system's policy.
+        // The peer must be able to use it, which SslStream leaves to the system's policy.
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         X509Certificate2Collection roots = [new X509Certificate2(TestCertificates.RsaRoot)];
         X509Certificate2 weakAuthority = TestCertificates.MakeRsa("weak authority", 1024, HashAlgorithmName.SHA256, isAuthority: true);
@@ -442,7 +440,7 @@ public abstract class TlsLayerSuite
         Refuses(server, bad, "not among the trusted roots", serverRefuses: true);
     }
 
-    // ------------------------------------------------------------------ what a verdict is told, and wider trust
+    // ------------------------------------------------------------------ arguments of Verify, and wider trust
 
     [Fact]
     public void The_users_verdict_is_told_every_kind_of_error()
@@ -565,7 +563,7 @@ public abstract class TlsLayerSuite
         Refuses(With(TestCertificates.Make("other", "elsewhere.test", issuer: TestCertificates.OtherRoot)), client, "not among the trusted roots", "elsewhere.test");
     }
 
-    // ------------------------------------------------------------------ what a name or a verdict does not carry over
+    // ------------------------------------------------------------------ sessions of other names or other trust
 
     [Fact]
     public void A_client_without_a_name_to_check_trusts_nobody()
@@ -601,7 +599,7 @@ public abstract class TlsLayerSuite
     [InlineData(SslProtocols.Tls13)]
     public void A_session_made_under_lenient_options_does_not_help_strict_ones(SslProtocols version)
     {
-        // By name on both sides: what is kept for a name must not be found by who trusts others.
+        // Same name on both sides: a session cached for a name must not be used by a profile with another trust.
         string host = $"lenient{(int)version}.test";
         TlsProfile server = PreparePeer(With(TestCertificates.Make("self", host, selfSigned: true)), true);
         TlsProfile lenient = Prepare(new TlsOptions { HostName = host, Protocols = version, Verify = static _ => true }, false);
@@ -619,7 +617,7 @@ public abstract class TlsLayerSuite
         Assert.False(refused.Client.IsReady);
         Assert.Equal(TlsFailure.CertificateRejected, refused.Client.Fault.Cause);
 
-        // Nor does the session of one name serve for another of the same server.
+        // A session of one name is not used for another name of the same server either.
         using TlsPair other = new TlsPair(server, lenient, "other" + host).Shake();
         other.Talk();
         Assert.False(other.Client.Layer!.Info.IsResumed);
@@ -643,7 +641,7 @@ public abstract class TlsLayerSuite
 
     // ------------------------------------------------------------------ alerts
 
-    /// <summary>Whether the layer tells the peer of this: SslStream has no way to (docs/design/0016).</summary>
+    /// <summary>Whether the provider sends an alert for this: SslStream cannot (docs/design/0016).</summary>
     private protected virtual bool SaysAlerts => true;
 
     [Theory]
@@ -726,8 +724,9 @@ public abstract class TlsLayerSuite
             },
         };
         TlsProfile server = Prepare(options, true);
-        // A client that keeps sessions by address, and presents the one of the open name to the strict one: the ticket of the
-        // first connection is offered by giving both the same host, and changing the name in the server's eyes.
+        // A client caches sessions by address, and would present the session of the open name to the strict one. Both
+        // connections use the same host, and the name is changed on the server, so that the ticket of the first is
+        // offered.
         TlsProfile client = PreparePeer(new TlsOptions { Roots = TestCertificates.Roots, Protocols = version }, false);
         for (int i = 0; i < 2; i++)
         {
@@ -788,7 +787,7 @@ public abstract class TlsLayerSuite
             pair.Client.Output[at] ^= (byte)random.Next(1, 256);
             pair.Move();
             if (!pair.Server.IsReady) continue;
-            pair.Talk(); // a byte that nobody looks at
+            pair.Talk(); // a byte that is not checked
         }
     }
 
@@ -857,7 +856,8 @@ public abstract class TlsLayerSuite
         byte[] request = [.. bad.Output];
         Assert.Contains(handshake, RecordTypes(request));
         good.Feed(request);
-        // It says no, or ends; whoever answers with a handshake would take another certificate from now on.
+        // It refuses or ends the connection; a provider that answered with a handshake would accept another certificate
+        // from now on.
         Assert.DoesNotContain(handshake, RecordTypes([.. good.Output]));
         Assert.Equal(1, good.ReadyCount);
     }

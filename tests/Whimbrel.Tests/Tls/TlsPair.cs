@@ -4,7 +4,7 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>A client and a server that talk through two byte queues, in one thread.</summary>
+/// <summary>A client and a server connected by two byte queues, in one thread.</summary>
 internal sealed class TlsPair : IDisposable
 {
     private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
@@ -23,10 +23,10 @@ internal sealed class TlsPair : IDisposable
     /// <summary>Bytes per piece.</summary>
     public int Split { get; set; }
 
-    /// <summary>Bytes that went from the client, and from the server.</summary>
+    /// <summary>Number of bytes sent by the client, and by the server.</summary>
     public (long FromClient, long FromServer) Moved { get; private set; }
 
-    /// <summary>Starts the client and moves bytes until nothing moves any more.</summary>
+    /// <summary>Starts the client and moves bytes until none are left.</summary>
     public TlsPair Shake()
     {
         Client.Start();
@@ -34,7 +34,7 @@ internal sealed class TlsPair : IDisposable
         return this;
     }
 
-    /// <summary>A few bytes go each way and arrive.</summary>
+    /// <summary>Sends a few bytes in each direction.</summary>
     public void Talk()
     {
         Assert.True(Client.IsReady, $"client: {Client.Fault}; server: {Server.Fault}");

@@ -4,7 +4,7 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;
 
-/// <summary>The handshake in memory before the first real one.</summary>
+/// <summary>The in-memory handshake before the first real one.</summary>
 public sealed class TlsWarmUpTests
 {
     private static readonly TlsProfile s_portable = new SslStreamProfile(TestCertificates.ServerOptions, isServer: true);
@@ -97,7 +97,7 @@ public sealed class TlsWarmUpTests
     {
         TaskCompletionSource warm = new();
         WarmEngine engine = new(_ => warm.Task);
-        IPEndPoint anywhere = new(IPAddress.Loopback, 9); // tidy: fixed port because nobody gets so far as to dial it
+        IPEndPoint anywhere = new(IPAddress.Loopback, 9); // tidy: fixed port because no connect reaches it
         await using Client client = new(new ClientOptions { Engine = engine, EndPoint = anywhere, Tls = TestCertificates.ClientOptions }, static () => new Quiet());
         ValueTask<Session> dial = client.ConnectAsync(TestContext.Current.CancellationToken);
         await engine.DisposeAsync();
