@@ -501,7 +501,7 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public void Being_told_what_was_sent_allocates_nothing(string engine)
+    public void Being_notified_of_sent_data_allocates_nothing(string engine)
     {
         using Rig rig = new(engine, static () => new ToldSession());
         Socket client = rig.Connect();

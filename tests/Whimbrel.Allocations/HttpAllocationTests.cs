@@ -175,7 +175,7 @@ public sealed class HttpAllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public void A_request_that_a_listener_of_the_meter_is_told_of_allocates_nothing_on_either_side(string engine)
+    public void A_recorded_request_allocates_nothing_on_either_side(string engine)
     {
         const int AtATime = 10;
         using Rig rig = new(engine, static () => new Api());

@@ -42,7 +42,7 @@ public sealed class OverrideTests
     [InlineData("server.StartAsync()", "server.StartAsync()")]
     [InlineData("_ = server.StartAsync().AsTask()", "server.StartAsync()")]
     [InlineData("_ = client.ConnectAsync()", "client.ConnectAsync()")]
-    public async Task A_start_that_nobody_awaits_is_reported(string statement, string expected) =>
+    public async Task A_start_that_is_not_awaited_is_reported(string statement, string expected) =>
         Assert.Equal([$"WHIM0009 {expected}"], await Analysis.OfAsync(Analysis.Body(statement, "Server server, Client client")));
 
     [Theory]

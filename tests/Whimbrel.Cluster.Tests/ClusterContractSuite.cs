@@ -63,7 +63,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     }
 
     [Fact] // 1, 2, 5, 7
-    public async Task Members_of_all_nodes_hear_each_broadcast_once_and_in_the_order_of_its_node()
+    public async Task Members_of_all_nodes_receive_each_broadcast_once_and_in_the_order_of_its_node()
     {
         RealNode[] nodes = [(await NodeAsync("a")).Node, (await NodeAsync("b")).Node, (await NodeAsync("c")).Node];
         for (int round = 0; round < 20; round++)
@@ -83,7 +83,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     }
 
     [Fact] // 1, 3, 4
-    public async Task A_broker_that_is_lost_ends_no_connection_and_what_the_queue_cannot_hold_is_told_on_all_nodes()
+    public async Task A_lost_broker_ends_no_connection_and_what_the_queue_cannot_hold_is_reported_on_all_nodes()
     {
         (RealNode a, RealMember atA) = await NodeAsync("a");
         (RealNode b, RealMember atB) = await NodeAsync("b");
@@ -192,7 +192,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     }
 
     [Fact] // 8
-    public async Task What_others_publish_on_the_broker_is_left_out_and_counted()
+    public async Task Foreign_messages_on_the_broker_are_skipped_and_counted()
     {
         (RealNode a, _) = await NodeAsync("a");
         (RealNode b, RealMember atB) = await NodeAsync("b");
@@ -218,7 +218,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     }
 
     [Fact] // 8
-    public async Task Applications_do_not_hear_each_other_and_without_the_key_nobody_is_heard()
+    public async Task Applications_do_not_receive_each_others_messages_and_without_the_key_none_are_received()
     {
         const string Key = "sixteen bytes or more";
         (RealNode a, RealMember atA) = await NodeAsync("a", key: Key);
@@ -240,7 +240,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     }
 
     [Fact] // 8
-    public async Task Two_nodes_of_one_id_hear_each_other_and_are_told()
+    public async Task Two_nodes_of_one_id_receive_each_others_messages_and_are_reported()
     {
         List<string> told = [];
         (RealNode a, RealMember atA) = await NodeAsync("a", id: "same", onTwin: Note);
@@ -263,7 +263,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     }
 
     [Fact] // 3, 6
-    public async Task Who_leaves_and_comes_again_hears_what_is_said_from_then_on()
+    public async Task A_member_that_leaves_and_joins_again_receives_later_messages_only()
     {
         (RealNode a, _) = await NodeAsync("a");
         (RealNode b, RealMember atB) = await NodeAsync("b");

@@ -71,7 +71,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
     }));
 
     [Fact]
-    public async Task A_slow_broker_loses_nothing_and_one_that_stands_still_no_more_than_is_told()
+    public async Task A_slow_broker_loses_nothing_and_a_blocked_one_no_more_than_is_reported()
     {
         FaultyRelay relay = Relay();
         RealNode near = await NodeAsync("n", relay.Port), far = await NodeAsync("f", Broker.Port);
@@ -146,7 +146,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task A_server_that_accepts_and_serves_nobody_does_not_hide_the_next_one()
+    public async Task A_server_that_accepts_and_never_responds_does_not_hide_the_next_one()
     {
         FaultyRelay relay = Relay();
         relay.Hold();
@@ -168,7 +168,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Nodes_on_two_servers_that_do_not_hear_each_other_are_Degraded_and_name_each_other(bool hasPresence)
+    public async Task Nodes_on_two_partitioned_servers_are_Degraded_and_name_each_other(bool hasPresence)
     {
         TimeSpan presence = TimeSpan.FromSeconds(hasPresence ? 0.1 : 0);
         FaultyRelay relay = Relay();
@@ -195,7 +195,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
     [InlineData(Fault.Cut)]
     [InlineData(Fault.Silence)]
     [InlineData(Fault.BrokerKilled)]
-    public async Task Parts_of_a_cluster_that_cannot_hear_each_other_serve_their_own_and_come_together_again(Fault fault)
+    public async Task Partitioned_parts_of_a_cluster_serve_their_own_members_and_join_again(Fault fault)
     {
         FaultyRelay relay = Relay();
         TimeSpan beat = TimeSpan.FromMilliseconds(100);

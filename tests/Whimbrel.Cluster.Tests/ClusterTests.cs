@@ -82,7 +82,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void What_is_lost_is_told_with_its_number_and_the_last_one_too()
+    public void A_loss_is_reported_with_its_number_and_the_last_one_too()
     {
         (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
         Say(one, "a ");
@@ -99,7 +99,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void A_node_that_was_cut_off_is_told_what_it_missed_also_of_a_publisher_that_it_never_heard()
+    public void A_node_that_was_cut_off_gets_its_losses_reported_also_of_a_publisher_unknown_to_it()
     {
         (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
         two.Link.Link.IsCut = true;
@@ -115,7 +115,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void A_publisher_that_lost_the_broker_says_again_how_far_it_was_and_what_was_lost_before_is_told()
+    public void A_publisher_that_lost_the_broker_repeats_its_position_and_earlier_losses_are_reported()
     {
         (TestNode one, _, TestNode two, _) = Pair();
         _bus.Loss = 1;
@@ -134,7 +134,7 @@ public sealed class ClusterTests : IDisposable
     [Theory] // 3
     [InlineData(false)]
     [InlineData(true)]
-    public void What_is_lost_as_soon_as_a_group_is_subscribed_is_told_too(bool isCutOff)
+    public void A_loss_right_after_the_subscription_of_a_group_is_reported_too(bool isCutOff)
     {
         TestNode one = Node("one"), two = Node("two");
         TestNode.Member atTwo = two.Connect("g");
@@ -153,7 +153,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void Who_joins_while_another_publishes_is_told_nothing_of_what_was_before()
+    public void A_member_that_joins_while_another_publishes_gets_no_report_of_earlier_losses()
     {
         TestNode one = Node("one"), two = Node("two");
         _bus.MaxDelay = TimeSpan.FromMilliseconds(40);
@@ -172,7 +172,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void Who_joins_late_is_told_nothing_of_what_was_before()
+    public void A_member_that_joins_late_gets_no_report_of_earlier_losses()
     {
         TestNode one = Node("one"), two = Node("two");
         for (int i = 0; i < 9; i++) Say(one, $"{i} ");
@@ -188,7 +188,7 @@ public sealed class ClusterTests : IDisposable
     [Theory] // 3, 4
     [InlineData(QueuePolicy.DropOldest)]
     [InlineData(QueuePolicy.DropNewest)]
-    public void A_full_queue_loses_by_its_policy_and_both_nodes_are_told(QueuePolicy policy)
+    public void A_full_queue_loses_by_its_policy_and_both_nodes_report_it(QueuePolicy policy)
     {
         (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair(o => new ClusterOptions
         {
@@ -256,7 +256,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 1, 3
-    public void What_has_no_room_here_goes_nowhere_and_what_has_none_elsewhere_is_told_there()
+    public void A_broadcast_without_space_here_is_sent_nowhere_and_one_without_space_elsewhere_is_reported_there()
     {
         bool isFull = true;
         TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, Deliver = (g, p, e) => isFull ? SendResult.Full : g.Broadcast(p, e) });
@@ -369,7 +369,7 @@ public sealed class ClusterTests : IDisposable
     [Theory] // 3
     [InlineData(0.0)]
     [InlineData(1.0)]
-    public void A_lost_envelope_is_told_with_all_broadcasts_in_it_and_one_that_comes_twice_counts_them_all(double doubled)
+    public void A_lost_envelope_is_reported_with_all_its_broadcasts_and_a_duplicate_counts_them_all(double doubled)
     {
         (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
         SayMany(10);
@@ -396,7 +396,7 @@ public sealed class ClusterTests : IDisposable
     [Theory] // 3, 4
     [InlineData(QueuePolicy.DropOldest)]
     [InlineData(QueuePolicy.DropNewest)]
-    public void Of_envelopes_that_grow_in_a_full_queue_all_that_is_lost_is_told(QueuePolicy policy)
+    public void All_losses_of_envelopes_that_grow_in_a_full_queue_are_reported(QueuePolicy policy)
     {
         (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair(o => new ClusterOptions
         {
@@ -443,7 +443,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void What_is_larger_than_the_broker_takes_goes_to_members_here_and_both_nodes_are_told()
+    public void A_broadcast_too_large_for_the_broker_reaches_members_here_and_both_nodes_report_it()
     {
         (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
         one.Link.MaxEnvelopeBytes = 200;
@@ -463,7 +463,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void A_group_that_nobody_uses_is_forgotten_and_who_comes_then_hears_it_from_its_beginning()
+    public void An_unused_group_is_forgotten_and_a_later_member_receives_it_from_its_beginning()
     {
         TestNode one = Node("one"), two = Node("two");
         TestNode.Member atTwo = two.Connect("g");
@@ -479,7 +479,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 1, 6
-    public void Who_joins_a_group_in_the_moment_in_which_it_is_forgotten_hears_what_others_say_there()
+    public void A_member_that_joins_a_group_while_it_is_forgotten_receives_the_messages_of_others()
     {
         TestNode one = Node("one"), two = Node("two");
         Say(one, "a ");
@@ -499,7 +499,7 @@ public sealed class ClusterTests : IDisposable
     [Theory] // 3
     [InlineData(false)]
     [InlineData(true)]
-    public void A_publisher_remembers_how_far_it_was_while_it_cannot_tell_the_others(bool isBehind)
+    public void A_publisher_remembers_its_position_while_it_cannot_send_it_to_the_others(bool isBehind)
     {
         TestNode one = Node("one"), two = Node("two");
         TestNode.Member atTwo = two.Connect("g");
@@ -527,7 +527,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3, 4
-    public void Marks_and_questions_of_many_groups_wait_where_they_take_no_room_while_the_bus_is_behind()
+    public void Marks_and_questions_of_many_groups_wait_without_taking_space_while_the_bus_is_slow()
     {
         const int Groups = 5_000, Most = Outbox.ControlLimitBytes + 2_000 + 1_000;
         TestNode one = Node("one", static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, MaxPayloadBytes = 100, QueueLimitBytes = 2_000 });
@@ -563,7 +563,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 8
-    public void What_the_broker_brings_is_left_out_and_counted_when_it_is_none_of_ours()
+    public void Messages_of_the_broker_that_are_not_ours_are_skipped_and_counted()
     {
         (_, _, TestNode two, TestNode.Member atTwo) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, MaxPayloadBytes = 100, Key = new byte[16] });
         byte[] forged = new byte[Envelope.Length(1, 1, 5, false)];
@@ -580,7 +580,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 3
-    public void Of_more_publishers_than_a_group_remembers_the_one_heard_longest_ago_is_forgotten()
+    public void Of_more_publishers_than_a_group_remembers_the_least_recent_one_is_forgotten()
     {
         TestNode one = Node("one");
         TestNode.Member atOne = one.Connect("g");
@@ -607,7 +607,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 8
-    public void Two_nodes_of_one_id_hear_each_other_and_are_told()
+    public void Two_nodes_of_one_id_receive_each_others_messages_and_are_reported()
     {
         List<string> told = [];
         Func<ClusterOptions, ClusterOptions> change = o => new ClusterOptions { Application = o.Application, NodeId = "same", OnTwin = told.Add };
@@ -672,7 +672,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact]
-    public void A_node_tells_the_meter_what_it_counts_and_its_state_until_it_leaves()
+    public void A_node_reports_its_counters_and_its_state_to_the_meter_until_it_leaves()
     {
         (TestNode one, _, TestNode two, _) = Pair();
         Say(one, "a ");
@@ -716,7 +716,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Theory, InlineData(false), InlineData(true)]
-    public void A_listener_hears_how_long_a_broadcast_waited_for_the_broker(bool throws)
+    public void A_listener_receives_the_time_that_a_broadcast_waited_for_the_broker(bool throws)
     {
         (TestNode one, _, _, TestNode.Member atTwo) = Pair();
         using ManualResetEventSlim hasAll = new();
@@ -756,13 +756,13 @@ public sealed class ClusterTests : IDisposable
     [Theory] // 1, 2, 3, 9: seeds
     [InlineData(false)]
     [InlineData(true)]
-    public void Of_fifty_nodes_whose_members_come_and_go_each_hears_what_the_model_says(bool hasFaults)
+    public void Each_of_fifty_nodes_with_changing_members_receives_what_the_model_predicts(bool hasFaults)
     {
         foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 200 : 2)) CrowdStory.Run(seed, hasFaults);
     }
 
     [Fact] // 2, 3: seeds
-    public void Whatever_is_lost_delayed_and_cut_off_every_stream_is_in_order_and_every_loss_is_told()
+    public void With_losses_delays_and_cuts_every_stream_is_in_order_and_every_loss_is_reported()
     {
         foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 20_000 : 2_000)) ClusterStory.Run(seed);
     }

@@ -37,7 +37,7 @@ public sealed class EnvelopeTests
     [InlineData((1 << 21) - 1, 3)]
     [InlineData(1 << 21, 4)]
     [InlineData(16 << 20, 4)]
-    public void A_broadcast_of_any_length_stands_behind_its_length(int length, int before)
+    public void A_broadcast_of_any_length_follows_its_length(int length, int before)
     {
         byte[] message = new byte[length], payload = new byte[Envelope.MessageLength(length)];
         Random.Shared.NextBytes(message);
@@ -77,7 +77,7 @@ public sealed class EnvelopeTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void What_is_written_is_read(bool isSigned)
+    public void A_written_value_is_read_back(bool isSigned)
     {
         byte[] key = isSigned ? s_key : [];
         Assert.Equal(EnvelopeResult.Read, Envelope.TryRead(Make(key), key, out Envelope read));
@@ -108,7 +108,7 @@ public sealed class EnvelopeTests
     }
 
     [Fact]
-    public void Another_version_is_told_apart()
+    public void Another_version_is_recognized()
     {
         byte[] bytes = Make([]);
         foreach (byte version in (byte[])[0, 1, 3, 255])

@@ -39,7 +39,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     private static string[] Numbered(string of, int count) => [.. Enumerable.Range(0, count).Select(i => $"{of}{i}")];
 
     [Fact] // 1, 2
-    public async Task What_is_published_comes_to_all_subscribers_and_of_each_publisher_in_order()
+    public async Task Published_messages_reach_all_subscribers_in_order_per_publisher()
     {
         BusNode a = await NodeAsync("t.one"), b = await NodeAsync("t.one"), other = await NodeAsync("t.two");
         string[] ofA = Numbered("a", 5_000), ofB = Numbered("b", 5_000);
@@ -58,7 +58,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact] // 2: subjects share one order
-    public async Task What_one_node_publishes_on_several_subjects_keeps_its_order_too()
+    public async Task Messages_of_one_node_on_several_subjects_keep_their_order_too()
     {
         BusNode a = await NodeAsync(), b = await NodeAsync("t.0", "t.1", "t.2");
         for (int i = 0; i < 100; i++) Assert.Equal(3, await a.OfferAsync(("t.0", "x"u8.ToArray()), ("t.1", "y"u8.ToArray()), ("t.2", "z"u8.ToArray())));
@@ -67,7 +67,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact] // 4
-    public async Task What_a_node_publishes_comes_back_to_it_behind_its_subscription_and_once()
+    public async Task A_published_message_returns_to_its_node_once_and_after_its_subscription()
     {
         BusNode a = await NodeAsync("t.one");
         await a.SubscribeAsync("t.one", "t.two");
@@ -162,7 +162,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task A_disposed_bus_tells_nothing_more()
+    public async Task A_disposed_bus_reports_nothing_more()
     {
         BusNode a = await NodeAsync("t.one"), b = await NodeAsync("t.one");
         await a.Bus.DisposeAsync();

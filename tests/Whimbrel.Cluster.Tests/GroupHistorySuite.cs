@@ -82,7 +82,7 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Beyond_the_limit_the_oldest_goes_and_offsets_go_on()
+    public async Task Beyond_the_limit_the_oldest_is_removed_and_offsets_continue()
     {
         for (int i = 0; i < 5; i++) Assert.True(await AppendAsync(i % 2, "t.one", [.. Enumerable.Range((i * 50) + 1, 50).Select(static n => $"{n}")]));
         HistoryPage? page = await ReadAsync(0, "t.one", 10);
@@ -123,7 +123,7 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task What_is_larger_than_a_page_is_read_on_from_where_it_ended()
+    public async Task A_stream_larger_than_a_page_is_read_from_where_the_last_page_ended()
     {
         HistoryLimits limits = new() { MaxBytes = 64 << 20 };
         string[] texts = [.. Enumerable.Range(1, 12).Select(static n => new string((char)('a' + n), n == 7 ? 3_000_000 : 100_000))];
@@ -142,7 +142,7 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Groups_of_two_nodes_give_one_order_and_who_was_away_resumes_on_the_other()
+    public async Task Groups_of_two_nodes_have_one_order_and_a_member_that_was_away_resumes_on_the_other()
     {
         await using RecoverableNode a = await RecoverableNode.StartAsync(_broker!.Connect(), "a"), b = await RecoverableNode.StartAsync(_broker.Connect(), "b");
         (RecoverableNode.Guest atA, GroupPosition start) = await a.JoinAsync();
@@ -170,7 +170,7 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task While_the_broker_is_away_nothing_is_taken_and_when_it_is_back_a_stream_goes_on_or_has_another_epoch()
+    public async Task Without_the_broker_nothing_is_accepted_and_later_a_stream_continues_or_has_another_epoch()
     {
         Assert.True(await AppendAsync(0, "t.one", "a"));
         HistoryPage? before = await ReadAsync(0, "t.one", 0);

@@ -219,7 +219,7 @@ public sealed class NodesTests : IDisposable
     }
 
     [Fact]
-    public void What_is_published_again_is_no_news_for_a_subscription_that_is_fresh()
+    public void A_republished_message_is_ignored_by_a_new_subscription()
     {
         TestNode one = Node("one"), two = Node("two");
         Pass(1.5);

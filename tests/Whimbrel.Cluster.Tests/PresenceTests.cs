@@ -60,7 +60,7 @@ public sealed class PresenceTests : IDisposable
     }
 
     [Fact]
-    public void A_node_that_comes_later_is_told_all_and_one_that_leaves_is_gone_at_once()
+    public void A_later_node_receives_all_counts_and_a_leaving_one_is_removed_at_once()
     {
         TestNode one = Node("one");
         one.Connect("g");
@@ -74,7 +74,7 @@ public sealed class PresenceTests : IDisposable
     }
 
     [Fact]
-    public void A_node_that_is_not_heard_has_no_members_after_the_lease_and_has_them_when_it_is_back()
+    public void A_silent_node_has_no_members_after_the_lease_and_has_them_again_when_it_is_back()
     {
         TestNode one = Node("one"), two = Node("two");
         one.Connect("g");
@@ -106,7 +106,7 @@ public sealed class PresenceTests : IDisposable
     }
 
     [Fact]
-    public void Who_wants_no_presence_tells_and_hears_nothing_of_it()
+    public void Without_presence_a_node_sends_and_receives_nothing_of_it()
     {
         TestNode one = Node("one"), two = Node("two", intervalMs: 0);
         one.Connect("g");
@@ -119,7 +119,7 @@ public sealed class PresenceTests : IDisposable
     }
 
     [Fact]
-    public void While_the_bus_is_behind_nothing_is_added_to_what_waits()
+    public void While_the_bus_is_slow_nothing_is_added_to_the_pending_messages()
     {
         TestNode one = new(_engine, _bus, "one", static o => new ClusterOptions
         {
@@ -149,7 +149,7 @@ public sealed class PresenceTests : IDisposable
     // Three nodes with many groups whose members join and leave, while links are cut and envelopes are lost, duplicated
     // and delayed. Three intervals after the last fault all nodes count correctly.
     [Fact]
-    public void Whatever_is_lost_delayed_and_cut_off_all_counts_are_right_in_the_end()
+    public void With_losses_delays_and_cuts_all_counts_are_right_in_the_end()
     {
         foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 3_000 : 150))
         {
@@ -219,7 +219,7 @@ public sealed class PresenceTests : IDisposable
     }
 
     [Fact]
-    public void Whatever_comes_is_read_or_refused_and_nodes_have_a_limit()
+    public void Any_bytes_are_read_or_refused_and_nodes_have_a_limit()
     {
         foreach (int seed in Seeds.Some(100))
         {

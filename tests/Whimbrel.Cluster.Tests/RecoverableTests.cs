@@ -88,7 +88,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // 2
-    public void Whoever_was_away_gets_what_it_missed_on_any_node_and_then_what_comes()
+    public void A_member_that_was_away_gets_missed_messages_on_any_node_and_then_new_ones()
     {
         TestNode one = Node("one"), two = Node("two");
         RecoverableGroup atOne = Group(one), atTwo = Group(two);
@@ -145,7 +145,7 @@ public sealed class RecoverableTests : IDisposable
     [InlineData(5, ResumeOutcome.Recovered, "6:m6 7:m7 8:m8 ")]
     [InlineData(8, ResumeOutcome.Recovered, "")]
     [InlineData(9, ResumeOutcome.Replaced, "")]
-    public void A_position_is_recovered_when_all_behind_it_is_kept(int from, ResumeOutcome outcome, string heard)
+    public void A_position_is_recovered_when_everything_after_it_is_kept(int from, ResumeOutcome outcome, string heard)
     {
         TestNode one = Node("one");
         RecoverableGroup group = Group(one, new HistoryLimits { MaxCount = 3 });
@@ -176,7 +176,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // 3
-    public void Members_are_told_when_the_stream_is_another_or_was_trimmed_before_their_node_read_it()
+    public void Members_are_notified_when_the_stream_is_another_or_was_trimmed_before_their_node_read_it()
     {
         TestNode one = Node("one"), two = Node("two");
         HistoryLimits limits = new() { MaxCount = 2 };
@@ -225,7 +225,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // 4: the response was lost with the broker
-    public void What_may_be_lost_with_the_broker_is_told_and_not_sent_twice()
+    public void A_possible_loss_with_the_broker_is_reported_and_not_sent_twice()
     {
         TestNode one = Node("one"), two = Node("two");
         RecoverableGroup atOne = Group(one), atTwo = Group(two);
@@ -249,7 +249,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // 4: later messages do not wait for it
-    public void What_is_larger_than_the_broker_takes_is_told_and_the_rest_comes()
+    public void A_message_too_large_for_the_broker_is_reported_and_the_rest_arrives()
     {
         TestNode one = Node("one");
         RecoverableGroup group = Group(one);
@@ -318,7 +318,7 @@ public sealed class RecoverableTests : IDisposable
     [Theory] // 4
     [InlineData(false)]
     [InlineData(true)]
-    public void Who_enters_while_nothing_answers_hears_within_five_seconds_that_it_is_unavailable_and_why(bool isOpen)
+    public void A_resume_without_an_answer_reports_Unavailable_and_the_cause_within_five_seconds(bool isOpen)
     {
         TestNode one = Node("one");
         if (!isOpen) one.Link.IsSilent = true;
@@ -347,7 +347,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact]
-    public void Who_enters_where_the_broker_keeps_no_histories_hears_that_at_once_and_broadcasts_are_told_as_lost()
+    public void A_resume_on_a_broker_without_histories_reports_it_at_once_and_broadcasts_are_reported_as_lost()
     {
         TestNode one = Node("one");
         one.Link.Unsupported = "no histories there";
@@ -464,7 +464,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact]
-    public void A_node_that_leaves_refuses_and_answers_all_who_wait()
+    public void A_leaving_node_refuses_calls_and_completes_all_pending_ones()
     {
         TestNode one = Node("one");
         RecoverableGroup group = Group(one);

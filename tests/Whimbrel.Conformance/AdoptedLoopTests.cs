@@ -53,7 +53,7 @@ public sealed class AdoptedLoopTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
-    public void Who_runs_a_loop_is_not_refused_between_its_turns_and_other_threads_are(EngineKind kind)
+    public void The_thread_that_runs_a_loop_is_not_refused_between_its_iterations_and_other_threads_are(EngineKind kind)
     {
         const int Count = 20;
         Transport.Needs(kind);
@@ -196,7 +196,7 @@ public sealed class AdoptedLoopTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
-    public void Wrong_uses_are_told_and_break_nothing(EngineKind kind)
+    public void Wrong_uses_are_reported_and_break_nothing(EngineKind kind)
     {
         Transport.Needs(kind);
         Engine engine = Make(kind, loops: 2);
@@ -272,7 +272,7 @@ public sealed class AdoptedLoopTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
-    public void A_loop_that_nobody_ever_ran_does_not_hold_the_stop_up(EngineKind kind)
+    public void A_loop_that_never_ran_does_not_delay_the_stop(EngineKind kind)
     {
         Transport.Needs(kind);
         List<string> story = [];

@@ -159,7 +159,7 @@ public sealed class EngineThreadTests
     }
 
     [Fact]
-    public void What_the_hook_at_the_end_throws_is_a_notice_and_what_it_posts_still_runs()
+    public void An_exception_of_the_stopping_hook_is_a_notice_and_its_posts_still_run()
     {
         List<string> notices = [];
         bool ran = false;
@@ -245,7 +245,7 @@ public sealed class EngineThreadTests
     }
 
     [Fact]
-    public void What_OnIdle_throws_is_told_once_a_minute_and_the_loop_goes_on()
+    public void An_exception_of_OnIdle_is_reported_once_a_minute_and_the_loop_continues()
     {
         List<string> notices = [];
         int calls = 0;
@@ -267,7 +267,7 @@ public sealed class EngineThreadTests
     }
 
     [Fact]
-    public void All_mistakes_in_the_options_are_told_together()
+    public void All_mistakes_in_the_options_are_reported_together()
     {
         string message = Assert.Throws<ArgumentException>(static () => new Engine(new EngineOptions
         {

@@ -195,7 +195,7 @@ public sealed partial class EpollCallTests
     }
 
     [Fact]
-    public async Task A_duplicate_that_nobody_told_of_does_not_keep_the_loop_busy()
+    public async Task An_unknown_duplicate_descriptor_does_not_keep_the_loop_busy()
     {
         EpollOnCalls.NeedsEpoll();
         await using Rig rig = new(peerFinished: false);

@@ -59,7 +59,7 @@ public sealed class EventCountersTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task A_listener_is_told_of_each_loop_while_its_engine_runs(bool comesLate)
+    public async Task A_listener_receives_the_counters_of_each_loop_while_its_engine_runs(bool comesLate)
     {
         // The event source exists now: for sources that do not exist yet, the runtime stores the request.
         await using (Engine first = new(new EngineOptions { Loops = 1 }))

@@ -153,7 +153,7 @@ public sealed class HandshakePacingTests
 
     [Theory]
     [MemberData(nameof(Combinations))]
-    public void However_much_a_client_pushes_behind_its_handshake_waits_for_it(EngineKind kind, TlsProvider provider)
+    public void Any_amount_of_data_after_a_clients_handshake_waits_for_it(EngineKind kind, TlsProvider provider)
     {
         const int pushedBytes = 384 * 1024;
         Transport.Needs(kind);

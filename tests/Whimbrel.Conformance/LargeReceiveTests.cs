@@ -134,7 +134,7 @@ public sealed class LargeReceiveTests
     [InlineData("a stream")]
     [InlineData("the pool")]
     [InlineData("a callback that awaits")]
-    public async Task What_is_copied_comes_64_KiB_at_a_time(string reader)
+    public async Task Copied_data_arrives_64_KiB_at_a_time(string reader)
     {
         EpollOnCalls.NeedsEpoll();
         const long enough = 16 * 1024 * 1024;

@@ -166,7 +166,7 @@ public sealed class MetersTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task The_time_of_a_connection_is_told_at_its_end_with_the_cause_unless_somebody_closed_it()
+    public async Task The_duration_of_a_connection_is_recorded_at_its_end_with_the_cause_unless_it_was_closed()
     {
         await ListenAsync();
         Socket one = await ConnectAsync();
@@ -183,7 +183,7 @@ public sealed class MetersTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task The_time_of_a_handshake_is_told_once_with_its_outcome_if_somebody_listened_when_it_began()
+    public async Task The_duration_of_a_handshake_is_recorded_once_with_its_outcome_if_a_listener_existed_when_it_began()
     {
         await _server.DisposeAsync();
         TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server) };
@@ -243,7 +243,7 @@ public sealed class MetersTests : IAsyncLifetime
     private double[] Told(string name) => [.. _seen.Where(m => m.Name == name).Select(static m => m.Value)];
 
     [Fact]
-    public async Task An_awaited_broadcast_is_told_once_with_its_time_and_for_how_many_it_was()
+    public async Task An_awaited_broadcast_is_recorded_once_with_its_duration_and_its_number_of_members()
     {
         using Socket one = await ConnectAsync(), two = await ConnectAsync(), three = await ConnectAsync();
         Socket[] all = [one, two, three];

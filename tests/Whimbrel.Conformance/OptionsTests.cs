@@ -22,7 +22,7 @@ public sealed class OptionsTests
     }
 
     [Fact]
-    public void All_mistakes_are_told_at_once_with_name_value_and_range()
+    public void All_mistakes_are_reported_at_once_with_name_value_and_range()
     {
         string message = MistakesOf(new ServerOptions
         {
@@ -183,7 +183,7 @@ public sealed class OptionsTests
     }
 
     [Fact]
-    public async Task What_another_system_or_engine_has_is_refused_by_name()
+    public async Task Options_of_another_system_or_engine_are_refused_by_name()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test is for systems other than Linux.");
         string message = MistakesOf(new ServerOptions { EndPoint = s_any, ExclusiveAddressUse = true, ReusePort = true });
@@ -210,7 +210,7 @@ public sealed class OptionsTests
     // ------------------------------------------------------------------ the engine's own options
 
     [Fact]
-    public void All_mistakes_in_engine_options_are_told_at_once()
+    public void All_mistakes_in_engine_options_are_reported_at_once()
     {
         string message = Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Kind = (EngineKind)77, Loops = 257, BlockedLoopMs = 0 })).Message;
         Assert.Contains("EngineOptions has 3 mistakes", message, StringComparison.Ordinal);
@@ -239,7 +239,7 @@ public sealed class OptionsTests
     [InlineData("99")]
     [InlineData(" ")]
     [InlineData("epoll,portable")]
-    public void A_wrong_word_in_the_environment_variable_fails_instead_of_meaning_something(string word)
+    public void A_wrong_value_of_the_environment_variable_fails_instead_of_being_ignored(string word)
     {
         ArgumentException e = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word));
         Assert.Contains($"WHIMBREL_ENGINE = '{word}', allowed auto, uring, epoll, portable", e.Message, StringComparison.Ordinal);
@@ -265,7 +265,7 @@ public sealed class OptionsTests
     }
 
     [Fact]
-    public async Task A_wrong_word_in_the_environment_fails_the_first_engine()
+    public async Task A_wrong_value_in_the_environment_fails_the_first_engine()
     {
         string? before = Environment.GetEnvironmentVariable("WHIMBREL_ENGINE");
         try

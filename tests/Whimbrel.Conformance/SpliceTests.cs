@@ -243,7 +243,7 @@ public abstract class SpliceTests
     }
 
     [Fact]
-    public async Task What_is_lost_on_the_way_ends_both_so_that_nothing_looks_whole()
+    public async Task Bytes_lost_in_the_pipe_end_both_sides_so_that_no_stream_looks_complete()
     {
         int call = 0;
         Ducts calls = new() { LosesRest = true, Taken = length => ++call == 20 ? length / 2 : call > 20 ? 0 : length };

@@ -86,7 +86,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Who_connects_gets_one_line_about_engine_loops_and_servers()
+    public async Task A_connection_gets_one_line_about_engine_loops_and_servers()
     {
         using Socket one = await ConnectAsync(_server), two = await ConnectAsync(_server);
         await EchoAsync(one, "0123456789");
@@ -108,7 +108,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Several_servers_of_one_engine_are_all_told_of()
+    public async Task Several_servers_of_one_engine_are_all_listed()
     {
         await using Server second = MakeServer(null);
         await second.StartAsync(End);
@@ -197,7 +197,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Peers_that_neither_read_nor_go_hold_nobody_up()
+    public async Task Peers_that_neither_read_nor_close_block_no_other()
     {
         List<Socket> idle = [];
         try
@@ -257,7 +257,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task What_somebody_else_has_at_the_path_stays_and_the_start_fails_with_the_reason()
+    public async Task A_foreign_file_at_the_path_stays_and_the_start_fails_with_the_reason()
     {
         string file = System.IO.Path.Combine(_folder, "file");
         await File.WriteAllTextAsync(file, "somebody's", End);

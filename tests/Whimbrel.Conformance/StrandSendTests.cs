@@ -168,7 +168,7 @@ public sealed class StrandSendTests
     [InlineData("broadcast")]
     [InlineData("much broadcast")]
     [InlineData("file")]
-    public async Task What_others_send_meanwhile_goes_behind_all_of_it(string what)
+    public async Task Sends_of_other_threads_meanwhile_follow_all_of_it(string what)
     {
         await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
         Answering first = rig.Session!;
@@ -219,7 +219,7 @@ public sealed class StrandSendTests
     }
 
     [Fact]
-    public async Task What_was_gathered_goes_on_where_the_system_stopped()
+    public async Task Batched_messages_continue_where_the_kernel_stopped()
     {
         await using Rig rig = await Rig.StartAsync(static () => 5_000, command: "g");
         rig.Calls.Release.Set();
@@ -229,7 +229,7 @@ public sealed class StrandSendTests
     }
 
     [Fact]
-    public async Task An_abort_meanwhile_closes_behind_it()
+    public async Task An_abort_meanwhile_closes_after_it()
     {
         await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
         Answering session = rig.Session!;
@@ -256,7 +256,7 @@ public sealed class StrandSendTests
     }
 
     [Fact]
-    public async Task The_loop_goes_on_meanwhile_for_others_and_receives_for_the_same()
+    public async Task The_loop_continues_meanwhile_for_others_and_receives_for_the_same_session()
     {
         await using Rig rig = await Rig.StartAsync(answer: null);
         Answering first = rig.Session!;
@@ -272,7 +272,7 @@ public sealed class StrandSendTests
     }
 
     [Fact]
-    public async Task What_fails_there_ends_the_connection_as_a_send_of_the_loop_does()
+    public async Task A_failed_send_there_ends_the_connection_as_a_send_of_the_loop_does()
     {
         await using Rig rig = await Rig.StartAsync(static () => -Errno.ETIMEDOUT);
         Answering session = rig.Session!;
@@ -283,7 +283,7 @@ public sealed class StrandSendTests
 
     // The kernel reports a reset once: a later receive looks like the end of the stream.
     [Fact]
-    public async Task A_reset_that_it_was_told_of_is_no_end_of_the_peers()
+    public async Task A_reset_reported_to_a_send_is_no_end_by_the_peer()
     {
         await using Rig rig = await Rig.StartAsync(static () => -Errno.ECONNRESET);
         Answering session = rig.Session!;

@@ -138,7 +138,7 @@ public sealed unsafe class UringFaultTests
     }
 
     [Fact]
-    public void A_ring_that_breaks_ends_its_connections_and_the_loop_goes_on_with_another()
+    public void A_ring_that_breaks_ends_its_connections_and_the_loop_continues_with_another()
     {
         NeedsUring();
         Faulty calls = new(0) { IsOn = false };

@@ -295,7 +295,7 @@ public sealed unsafe class UringProbeTests
     }
 
     [Fact]
-    public void It_is_preferred_and_a_fall_back_tells_its_reason()
+    public void Uring_is_preferred_and_a_fallback_gives_its_reason()
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         UringSupport works = new(true, true, 0, "");

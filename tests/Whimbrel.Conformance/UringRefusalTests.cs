@@ -21,7 +21,7 @@ public sealed class UringRefusalTests
     [InlineData(null, 2, "seccomp filter", "io_uring_setup, io_uring_enter and io_uring_register")]
     [InlineData(0, 0, "security module or a sandbox", "ausearch -m avc")]
     [InlineData(null, null, "security module or a sandbox", "dmesg")]
-    public void A_lack_of_permission_is_told_with_who_forbids_it(int? disabled, int? seccomp, string reason, string remedy)
+    public void A_lack_of_permission_is_reported_with_its_cause(int? disabled, int? seccomp, string reason, string remedy)
     {
         foreach (int error in (int[])[Errno.EPERM, Errno.EACCES])
         {
@@ -67,7 +67,7 @@ public sealed class UringRefusalTests
     [InlineData("", "", null, null)]
     [InlineData("yes", "Name:\tx\nSeccomp:\tmuch\n", null, null)]
     [InlineData("-1", "Seccomp_filters:\t1\n", null, null)]
-    public void What_the_system_tells_is_read_and_garbage_is_nothing(string? disabled, string? status, int? expectedDisabled, int? expectedSeccomp)
+    public void Settings_of_the_system_are_read_and_garbage_is_ignored(string? disabled, string? status, int? expectedDisabled, int? expectedSeccomp)
     {
         string root = Directory.CreateTempSubdirectory("whimbrel-").FullName;
         try
@@ -105,7 +105,7 @@ public sealed class UringRefusalTests
     }
 
     [Fact]
-    public void The_event_source_tells_the_engine_with_its_reason_and_the_notice()
+    public void The_event_source_reports_the_engine_with_its_reason_and_the_notice()
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         using Listener listener = new();
@@ -132,7 +132,7 @@ public sealed class UringRefusalTests
     [Theory]
     [InlineData(EngineKind.Epoll, null)]
     [InlineData(EngineKind.Auto, "epoll")]
-    public void Who_asks_for_epoll_is_told_nothing(EngineKind kind, string? variable)
+    public void Requesting_epoll_logs_no_notice(EngineKind kind, string? variable)
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "epoll needs Linux.");
         List<Notice> notices = [];

@@ -14,7 +14,7 @@ public class MistakeTests
     [InlineData("web.Group(\"/a\").Delete(\"/\", async (request, response) => await count(request) + 1);")]
     [InlineData("web.Use((request, response) => isKnown(request));")]
     [InlineData("web.OnError((request, response, exception) => isKnown(request));")]
-    public void A_handler_whose_result_would_be_dropped_does_not_compile(string code)
+    public void A_handler_with_a_result_that_would_be_dropped_does_not_compile(string code)
     {
         Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
         string error = Assert.Single(ErrorsOf(code));

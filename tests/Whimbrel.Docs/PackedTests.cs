@@ -46,7 +46,7 @@ public partial class PackedTests(PackedFeed feed)
     }
 
     [Theory, MemberData(nameof(Packages))]
-    public void A_package_says_what_it_is_and_what_it_needs(string package)
+    public void A_package_has_its_description_and_its_dependencies(string package)
     {
         using var archive = Open(package, "nupkg");
         var about = XDocument.Parse(Text(archive, $"{package}.nuspec")).Root!.Elements().Single();
@@ -92,7 +92,7 @@ public partial class PackedTests(PackedFeed feed)
     }
 
     [Theory, MemberData(nameof(Libraries))]
-    public void What_starts_first_is_there_a_second_time_with_machine_code(string package)
+    public void Precompiled_packages_contain_the_library_a_second_time_with_machine_code(string package)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.OSArchitecture == Architecture.X64, "packages are made with machine code on Linux x64 only");
         using var archive = Open(package, "nupkg");

@@ -156,7 +156,7 @@ public sealed class RunnerTests : IDisposable
     }
 
     [Fact]
-    public async Task Projects_run_side_by_side_and_what_needs_a_quiet_machine_behind_them()
+    public async Task Projects_run_side_by_side_and_tests_that_need_a_quiet_machine_run_after_them()
     {
         Needs();
         // Each of these two ends only when both have started.

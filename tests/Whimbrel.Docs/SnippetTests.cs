@@ -78,7 +78,7 @@ public class SnippetTests
     [InlineData("members of object", "public override string ToText() => \"a\";", "a.md:5: CS0115")]
     [InlineData("given Socket socket", "socket.Whistle();", "a.md:5: CS1061")]
     [InlineData("nonsense", "", "a.md:4: unknown words")]
-    public void A_wrong_snippet_is_told_with_its_line(string words, string code, string expected) =>
+    public void A_wrong_snippet_is_reported_with_its_line(string words, string code, string expected) =>
         Assert.StartsWith(expected, Assert.Single(SnippetCompiler.Errors(new Snippet("a.md", 5, words, code), [])), StringComparison.Ordinal);
 
     [Fact]

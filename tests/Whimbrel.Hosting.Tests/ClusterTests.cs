@@ -13,7 +13,7 @@ public sealed class ClusterTests
     private const string AnyPort = "tcp://127.0.0.1:0";
 
     [Fact]
-    public async Task Sessions_of_two_hosts_hear_each_other_to_the_last_word_of_one_that_stops()
+    public async Task Sessions_of_two_hosts_receive_each_others_last_messages_when_one_host_stops()
     {
         MemoryBus bus = new();
         await using TestHost one = Node(bus.Connect(), "one");
@@ -52,7 +52,7 @@ public sealed class ClusterTests
     }
 
     [Fact]
-    public async Task Mistakes_of_nodes_are_told_with_those_of_servers_and_without_secrets()
+    public async Task Mistakes_of_nodes_are_reported_with_those_of_servers_and_without_secrets()
     {
         await using TestHost host = new(
             static s => s.AddWhimbrelServer<Member>("Chat").AddWhimbrelServer<Member>("Far").AddWhimbrelServer<Member>("Plain").AddWhimbrelCluster("Chat").AddWhimbrelCluster("Far"),
@@ -71,7 +71,7 @@ public sealed class ClusterTests
     }
 
     [Fact]
-    public async Task A_node_whose_server_cannot_listen_leaves_again()
+    public async Task A_node_leaves_again_when_its_server_cannot_listen()
     {
         using Socket taken = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         taken.Bind(new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0));
@@ -118,7 +118,7 @@ public sealed class ClusterTests
     }
 
     [Fact]
-    public async Task Losses_are_degraded_for_a_while_to_everybody_who_asks()
+    public async Task Losses_degrade_the_health_for_a_while_for_every_caller()
     {
         MemoryBusLink link = new MemoryBus().Connect();
         await using TestHost host = Node(link, "one", ("Chat:Cluster:MaxPayloadBytes", "1024"), ("Chat:Cluster:QueueLimitBytes", "4096"));

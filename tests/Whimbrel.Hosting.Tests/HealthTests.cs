@@ -109,7 +109,7 @@ public sealed class HealthTests
     }
 
     [Fact]
-    public async Task Readiness_and_liveness_are_told_apart_by_tags_and_a_drain_is_no_death()
+    public async Task Readiness_and_liveness_are_distinguished_by_tags_and_a_drain_is_not_unhealthy()
     {
         await using TestHost host = new(
             static s =>

@@ -42,7 +42,7 @@ public sealed class HostTests
     }
 
     [Fact]
-    public async Task All_mistakes_of_all_servers_are_told_at_once_with_their_paths_before_anything_starts()
+    public async Task All_mistakes_of_all_servers_are_reported_at_once_with_their_paths_before_anything_starts()
     {
         await using TestHost host = new(
             static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Echo>("Admin").AddWhimbrelServer<Echo>("Good"),
@@ -64,7 +64,7 @@ public sealed class HostTests
     }
 
     [Fact]
-    public async Task Mistakes_of_engine_servers_nodes_checks_and_sessions_are_told_at_once()
+    public async Task Mistakes_of_engine_servers_nodes_checks_and_sessions_are_reported_at_once()
     {
         await using TestHost host = new(
             static s =>
@@ -89,7 +89,7 @@ public sealed class HostTests
     }
 
     [Fact]
-    public async Task Sizes_and_times_may_have_units_and_what_is_none_is_named()
+    public async Task Sizes_and_times_may_have_units_and_invalid_ones_are_named()
     {
         ServerOptions? read = null;
         await using TestHost host = new(
@@ -120,7 +120,7 @@ public sealed class HostTests
     }
 
     [Fact]
-    public async Task Mistakes_of_the_engine_and_of_addresses_are_told_too()
+    public async Task Mistakes_of_the_engine_and_of_addresses_are_reported_too()
     {
         await using TestHost engine = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Whimbrel:Loops", "1000"), ("Whimbrel:Kind", "fast"), ("Whimbrel:Cpus:0", "first"), ("Chat:Address", AnyPort));
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(engine.StartAsync)).Failures];
@@ -231,7 +231,7 @@ public sealed class HostTests
     }
 
     [Fact]
-    public async Task A_session_that_cannot_be_made_leaves_no_scope_behind()
+    public async Task A_session_that_cannot_be_created_leaves_no_scope_open()
     {
         await using TestHost host = Visited<Unmade>();
         await host.StartAsync();
@@ -262,7 +262,7 @@ public sealed class HostTests
     // ------------------------------------------------------------------ stop
 
     [Fact]
-    public async Task What_a_client_is_in_the_midst_of_receiving_arrives_whole_when_the_host_stops()
+    public async Task A_response_in_progress_arrives_whole_when_the_host_stops()
     {
         await using TestHost host = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "33554432"));
         await host.StartAsync();
@@ -281,7 +281,7 @@ public sealed class HostTests
     }
 
     [Fact]
-    public async Task When_the_hosts_patience_is_over_what_is_open_is_reset_on_all_servers_at_once()
+    public async Task After_the_hosts_shutdown_timeout_open_connections_are_reset_on_all_servers_at_once()
     {
         await using TestHost host = new(static s => s.AddWhimbrelServer<Stubborn>("Chat").AddWhimbrelServer<Stubborn>("Other"), ("Chat:Address", AnyPort), ("Other:Address", AnyPort));
         await host.StartAsync();

@@ -40,7 +40,7 @@ public sealed class HttpTests
     }
 
     [Fact]
-    public async Task Mistakes_of_HTTP_are_told_with_all_others()
+    public async Task Mistakes_of_HTTP_are_reported_with_all_others()
     {
         await using TestHost host = new(
             static s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map).AddWhimbrelHttpServer("Other", Map).AddWhimbrelServer<Echo>("Chat"),

@@ -40,7 +40,7 @@ public sealed class NoticeTests
     }
 
     [Fact]
-    public void Of_one_kind_ten_a_minute_are_told_and_then_how_many_were_left_out()
+    public void Ten_notices_of_one_kind_a_minute_are_logged_and_then_the_number_left_out()
     {
         Clock clock = new();
         using TestLog lines = new();

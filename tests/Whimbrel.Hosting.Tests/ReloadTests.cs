@@ -7,7 +7,7 @@ namespace Whimbrel.Hosting.Tests;
 public sealed class ReloadTests
 {
     [Fact]
-    public async Task What_may_change_applies_at_once_and_the_rest_is_named()
+    public async Task Reloadable_options_apply_at_once_and_the_others_are_named()
     {
         await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
         await host.StartAsync();

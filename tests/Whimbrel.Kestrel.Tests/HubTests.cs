@@ -19,7 +19,7 @@ public sealed class HubTests
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public async Task A_stream_ends_at_the_hub_when_its_reader_ends_it_and_calls_go_on(EngineKind? kind)
+    public async Task A_stream_ends_at_the_hub_when_its_reader_ends_it_and_calls_continue(EngineKind? kind)
     {
         await using SampleSite site = await SampleSite.StartAsync("inline");
         await using HubCaller caller = new(AddressOf(site, isTls: true), kind);
@@ -41,7 +41,7 @@ public sealed class HubTests
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public async Task Messages_of_any_length_come_back_while_others_are_under_way(EngineKind? kind)
+    public async Task Messages_of_any_length_come_back_while_others_are_in_transit(EngineKind? kind)
     {
         await using SampleSite site = await SampleSite.StartAsync("inline");
         await using HubCaller caller = new(AddressOf(site, isTls: true), kind, connect: static options => options.AccessTokenProvider = static () => Task.FromResult<string?>("secret"));
@@ -71,7 +71,7 @@ public sealed class HubTests
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public async Task A_connection_that_is_cut_is_dialled_again_and_one_whose_server_goes_away_until_another_is_there_and_a_dismissed_one_not(EngineKind? kind)
+    public async Task A_client_reconnects_after_a_cut_or_a_server_restart_and_not_after_a_dismissal(EngineKind? kind)
     {
         await using SampleSite first = await SampleSite.StartAsync("stock"), second = await SampleSite.StartAsync("inline");
         await using HubCaller caller = new(AddressOf(first, isTls: false), kind, static builder => builder.WithAutomaticReconnect(new Often()), static options => options.SkipNegotiation = true);
@@ -172,7 +172,7 @@ public sealed class HubTests
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public async Task An_end_is_told_with_its_cause_and_calls_under_way_fail(EngineKind? kind)
+    public async Task An_end_is_reported_with_its_cause_and_pending_calls_fail(EngineKind? kind)
     {
         await using HttpServer web = new("http://127.0.0.1:0");
         Dictionary<string, Func<WebSocketSession, Task>> ends = new()
@@ -232,7 +232,7 @@ public sealed class HubTests
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public async Task A_client_that_is_disposed_while_messages_come_and_go_leaves_nothing_behind(EngineKind? kind)
+    public async Task A_client_disposed_during_traffic_leaves_nothing_open(EngineKind? kind)
     {
         await using SampleSite site = await SampleSite.StartAsync("inline");
         for (int round = 0; round < 10; round++)

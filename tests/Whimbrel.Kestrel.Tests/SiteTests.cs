@@ -179,7 +179,7 @@ public sealed class SiteTests
 
     [Theory]
     [MemberData(nameof(Transports))]
-    public async Task A_stop_lets_the_request_under_way_end_and_does_not_wait_for_idle_connections(string transport)
+    public async Task A_stop_lets_the_pending_request_end_and_does_not_wait_for_idle_connections(string transport)
     {
         await using SampleSite site = await SampleSite.StartAsync(transport);
         using HttpClient client = NewClient();
@@ -241,7 +241,7 @@ public sealed class SiteTests
 
     [Theory]
     [MemberData(nameof(Transports))]
-    public async Task A_taken_port_is_told_as_Kestrel_tells_it(string transport)
+    public async Task A_taken_port_is_reported_as_Kestrel_reports_it(string transport)
     {
         await using SampleSite site = await SampleSite.StartAsync(transport);
         IOException e = await Assert.ThrowsAsync<IOException>(() => SampleSite.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.Loopback, site.Plain.Port)));

@@ -99,7 +99,7 @@ public sealed class TransportTests
     }
 
     [Fact]
-    public async Task What_was_flushed_before_a_dispose_arrives_though_the_listener_is_disposed_at_once()
+    public async Task Data_flushed_before_a_dispose_arrives_though_the_listener_is_disposed_at_once()
     {
         await using ServiceProvider services = Services();
         IConnectionListener listener = await ListenAsync(services);
@@ -128,7 +128,7 @@ public sealed class TransportTests
     }
 
     [Fact]
-    public async Task Mistakes_in_the_options_are_told_at_once_by_the_names_that_they_have_here()
+    public async Task Mistakes_in_the_options_are_reported_at_once_by_their_names_here()
     {
         await using ServiceProvider services = new ServiceCollection().AddLogging().AddWhimbrelTransport(static options =>
         {
@@ -144,7 +144,7 @@ public sealed class TransportTests
     }
 
     [Fact]
-    public async Task HttpClient_dials_by_Whimbrel_in_one_line()
+    public async Task HttpClient_connects_by_Whimbrel_in_one_line()
     {
         await using SampleSite site = await SampleSite.StartAsync("pool");
         using SocketsHttpHandler handler = new() { ConnectCallback = async (context, cancellation) => await ConnectionStream.ConnectAsync(new ClientOptions { EndPoint = context.DnsEndPoint }, cancellation) };

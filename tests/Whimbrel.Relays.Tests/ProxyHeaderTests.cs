@@ -65,7 +65,7 @@ public sealed class ProxyHeaderTests
     [InlineData("192.0.2.7:1", "203.0.113.1:2", "192.0.2.7:1 to 203.0.113.1:2")]
     [InlineData("[2001:db8::1]:1", "[::1]:65535", "[2001:db8::1]:1 to [::1]:65535")]
     [InlineData("192.0.2.7:1", "[::1]:2", "[::ffff:192.0.2.7]:1 to [::1]:2")]
-    public void What_is_written_is_read_again_in_both_versions(string source, string destination, string text)
+    public void A_written_header_is_read_back_in_both_versions(string source, string destination, string text)
     {
         ProxyHeader header = new(IPEndPoint.Parse(source), IPEndPoint.Parse(destination));
         ArrayBufferWriter<byte> line = new(), plain = new(), whole = new();

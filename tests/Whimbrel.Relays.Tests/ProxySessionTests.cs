@@ -49,7 +49,7 @@ public sealed class ProxySessionTests
     [InlineData(false, true)]
     [InlineData(true, false)]
     [InlineData(true, true)]
-    public void The_session_behind_the_header_has_the_clients_address_and_every_byte(bool isBinary, bool splitEveryByte)
+    public void The_session_after_the_header_has_the_clients_address_and_every_byte(bool isBinary, bool splitEveryByte)
     {
         ProxyOptions options = Options();
         using TestPeer peer = Connect(options);
@@ -109,7 +109,7 @@ public sealed class ProxySessionTests
     [InlineData("PROXY TCP4 192.0.2.7 203.0.113.1 56324 70000\r\n", ProxyFault.Port)]
     [InlineData("PROXY TCP4 192.0.2.7\n", ProxyFault.LineEnd)]
     [InlineData("PROXY UNKNOWN 4567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890", ProxyFault.TooLong)]
-    public void Whoever_breaks_a_rule_is_reset_and_the_rule_is_named(string sent, ProxyFault fault)
+    public void A_peer_that_breaks_a_rule_is_reset_and_the_rule_is_named(string sent, ProxyFault fault)
     {
         using TestPeer peer = Connect(Options());
         peer.Send(sent);
@@ -164,7 +164,7 @@ public sealed class ProxySessionTests
     }
 
     [Fact]
-    public void The_time_of_the_header_is_not_the_time_of_what_is_behind_it()
+    public void The_timeout_of_the_header_does_not_apply_to_the_data_after_it()
     {
         using TestPeer peer = Connect(Options());
         peer.Send(Line);
@@ -185,7 +185,7 @@ public sealed class ProxySessionTests
     }
 
     [Fact]
-    public void What_the_users_code_throws_ends_its_connection_alone()
+    public void An_exception_of_the_users_code_ends_its_connection_only()
     {
         using TestNetwork network = new() { RethrowsExceptions = false };
         ProxyOptions throws = new() { Trusted = TrustedNetworks.Parse("192.0.2.0/24"), OnRefused = static (_, _) => throw new FormatException("refused") };
@@ -215,7 +215,7 @@ public sealed class ProxySessionTests
         Assert.Equal(contains, TrustedNetworks.Parse(network).Contains(IPEndPoint.Parse(peer)));
 
     [Fact]
-    public void Peers_without_an_IP_address_are_trusted_by_a_word_of_their_own()
+    public void Peers_without_an_IP_address_are_trusted_by_an_option_of_their_own()
     {
         System.Net.Sockets.UnixDomainSocketEndPoint unix = new("/run/proxy");
         Assert.True(TrustedNetworks.Parse("10.0.0.0/8", "unix").Contains(unix));

@@ -330,7 +330,7 @@ public sealed class RelayTests
     }
 
     [Fact]
-    public async Task A_target_that_answers_no_dial_costs_a_client_a_second_and_not_the_whole_time_of_a_dial()
+    public async Task A_target_that_answers_no_connect_costs_a_client_a_second_and_not_the_whole_connect_timeout()
     {
         using Socket full = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         full.Bind(new IPEndPoint(IPAddress.Loopback, 0));
@@ -410,7 +410,7 @@ public sealed class RelayTests
     [Theory]
     [InlineData(ProxyHeaderForm.Binary)]
     [InlineData(ProxyHeaderForm.Line)]
-    public async Task Extensions_of_the_proxy_in_front_are_passed_on(ProxyHeaderForm form)
+    public async Task Extensions_of_the_previous_proxy_are_passed_on(ProxyHeaderForm form)
     {
         TaskCompletionSource<ProxyHeader> said = new(TaskCreationOptions.RunContinuationsAsynchronously);
         ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1") };
@@ -445,7 +445,7 @@ public sealed class RelayTests
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public async Task A_check_says_what_it_is_in_its_header_and_tries_TLS(bool isTrusted)
+    public async Task A_check_identifies_itself_in_its_header_and_tries_TLS(bool isTrusted)
     {
         TaskCompletionSource<ProxyHeader> said = new(TaskCreationOptions.RunContinuationsAsynchronously);
         ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1"), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } };
@@ -474,7 +474,7 @@ public sealed class RelayTests
     }
 
     [Fact]
-    public async Task A_client_that_goes_away_before_a_target_answers_leaves_nothing_behind()
+    public async Task A_client_that_disconnects_before_a_target_answers_leaves_nothing_open()
     {
         // A listener that does not accept, with a full backlog: connects stay pending.
         using Socket full = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
@@ -500,7 +500,7 @@ public sealed class RelayTests
     [Theory]
     [InlineData(ProxyHeaderForm.Line)]
     [InlineData(ProxyHeaderForm.Binary)]
-    public async Task Relays_in_a_row_tell_the_last_server_who_the_client_is_also_over_TLS(ProxyHeaderForm form)
+    public async Task Relays_in_a_row_pass_the_clients_address_to_the_last_server_also_over_TLS(ProxyHeaderForm form)
     {
         ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1"), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } };
         await using Server server = new(Anywhere(), () => new ProxySession(proxies, static _ => new Who()));
@@ -524,7 +524,7 @@ public sealed class RelayTests
     }
 
     [Fact]
-    public async Task A_target_whose_TLS_is_not_trusted_is_down()
+    public async Task A_target_with_untrusted_TLS_is_down()
     {
         await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } }, static () => new Who());
         await server.StartAsync();
@@ -535,7 +535,7 @@ public sealed class RelayTests
     }
 
     [Fact]
-    public async Task When_it_stops_connections_go_on_until_the_deadline()
+    public async Task After_a_stop_connections_continue_until_the_deadline()
     {
         using TcpListener target = Listen();
         await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(target)] });

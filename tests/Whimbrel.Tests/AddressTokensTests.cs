@@ -67,7 +67,7 @@ public class AddressTokensTests
     }
 
     [Fact]
-    public void Whatever_comes_is_wrong_and_throws_nothing()
+    public void Any_invalid_bytes_are_rejected_without_an_exception()
     {
         AddressTokens tokens = new(s_minute);
         foreach (int seed in Seeds.Some(5))

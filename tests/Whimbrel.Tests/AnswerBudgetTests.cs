@@ -58,7 +58,7 @@ public class AnswerBudgetTests
     }
 
     [Fact]
-    public void What_is_spent_never_exceeds_what_was_received_whoever_is_pushed_out()
+    public void Spent_bytes_never_exceed_received_ones_whichever_source_is_evicted()
     {
         foreach (int seed in Seeds.Some(20))
         {
@@ -91,7 +91,7 @@ public class AnswerBudgetTests
     }
 
     [Fact]
-    public void Invented_senders_do_not_push_out_who_is_verified()
+    public void Invented_senders_do_not_evict_verified_ones()
     {
         AnswerBudget budget = new(factor: 1, maxPeers: 64, seed: 1);
         budget.Received(Peer(1), 10, 0);

@@ -194,7 +194,7 @@ public sealed unsafe class BufferTests
     }
 
     [Fact]
-    public void What_follows_in_an_arena_lies_directly_behind_until_a_chunk_ends()
+    public void Consecutive_data_in_an_arena_is_contiguous_until_a_chunk_ends()
     {
         ByteArena arena = new();
         (int Chunk, int Offset) last = arena.Append(new byte[100], default);

@@ -23,7 +23,7 @@ public sealed class CompletionTests
     }
 
     [Fact]
-    public void What_was_awaited_on_a_loop_goes_on_there_in_a_turn_of_its_own()
+    public void An_await_on_a_loop_resumes_there_in_an_iteration_of_its_own()
     {
         Completion<int> completion = new(_engine);
         Loop? wentOnOn = null;
@@ -53,7 +53,7 @@ public sealed class CompletionTests
     }
 
     [Fact]
-    public void What_was_awaited_elsewhere_goes_on_off_the_loops()
+    public void An_await_elsewhere_resumes_off_the_loops()
     {
         Completion<int> completion = new(_engine);
         Loop? wentOnOn = Loop;
@@ -139,7 +139,7 @@ public sealed class CompletionTests
     }
 
     [Fact]
-    public void A_context_that_flows_is_there_when_it_goes_on()
+    public void A_flowing_context_is_present_when_an_await_resumes()
     {
         AsyncLocal<int> local = new();
         Completion<int> completion = new(_engine);
@@ -359,7 +359,7 @@ public sealed class CompletionTests
     }
 
     [Fact]
-    public async Task An_engine_disposed_on_its_own_loop_ends_and_its_caller_goes_on()
+    public async Task An_engine_disposed_on_its_own_loop_ends_and_its_caller_resumes()
     {
         Engine engine = new(new EngineOptions { Loops = 1 });
         engine.Start();

@@ -48,7 +48,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void An_old_session_that_throws_in_its_last_callback_hears_of_it_and_the_connection_ends()
+    public void An_old_session_that_throws_in_its_last_callback_gets_OnError_and_the_connection_ends()
     {
         Recorder next = new();
         Recorder first = new() { WhenReceived = s => s.GiveTo(next), WhenDisconnected = static _ => throw new FormatException("odd") };
@@ -125,7 +125,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_token_does_not_keep_the_end_that_nobody_awaits()
+    public void A_token_does_not_keep_an_end_alive_that_is_not_awaited()
     {
         Recorder? session = null;
         (MemoryEngine engine, _) = Serve(() => session = new Recorder());
@@ -355,7 +355,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_send_that_failed_is_the_cause_of_the_end_when_a_receive_fails_behind_it()
+    public void A_failed_send_is_the_cause_of_the_end_when_a_later_receive_fails()
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session);
@@ -373,7 +373,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_send_that_failed_is_the_cause_of_the_end_when_the_session_aborts_behind_it()
+    public void A_failed_send_is_the_cause_of_the_end_when_the_session_aborts_later()
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session);
@@ -390,7 +390,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_close_behind_the_peers_FIN_that_was_held_back_waits_for_nobody()
+    public void A_close_after_a_held_back_FIN_of_the_peer_does_not_wait()
     {
         Recorder session = new() { WhenConnected = static s => s.PauseReceiving() };
         (MemoryEngine engine, _) = Serve(() => session);
@@ -452,7 +452,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void Who_waits_behind_a_last_one_that_was_cancelled_is_served()
+    public void A_waiter_after_a_cancelled_last_one_is_served()
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096, faults: MemoryFaults.None with { WireBytes = 1 });
@@ -476,7 +476,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void What_another_thread_was_promised_comes_before_a_message_in_pieces()
+    public void A_send_accepted_from_another_thread_precedes_a_message_in_pieces()
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096);
@@ -517,7 +517,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_broadcast_behind_FinishSending_passes_by()
+    public void A_broadcast_after_FinishSending_skips_the_session()
     {
         SessionGroup group = new("late");
         Recorder session = new() { WhenConnected = group.Join };
@@ -537,7 +537,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_session_that_stays_when_its_server_stops_is_told_once()
+    public void A_session_that_stays_when_its_server_stops_is_notified_once()
     {
         StayingSession session = new();
         (MemoryEngine engine, _) = Serve(() => session);
@@ -552,7 +552,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_client_that_dials_again_when_it_ends_does_not_keep_its_engine_alive()
+    public void A_client_that_reconnects_when_it_ends_does_not_keep_its_engine_alive()
     {
         MemoryEngine engine = new(1, loops: 2, faults: MemoryFaults.None);
         MemoryPeerListener listener = engine.Listen(s_here);
@@ -594,7 +594,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void The_group_counts_and_tells_when_it_is_occupied()
+    public void The_group_counts_and_reports_when_it_is_occupied()
     {
         OccupiedGroup group = new();
         (MemoryEngine engine, _) = Serve(() => new Recorder { WhenConnected = group.Join });

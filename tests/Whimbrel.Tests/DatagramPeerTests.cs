@@ -59,7 +59,7 @@ public sealed class DatagramPeerTests
     }
 
     [Fact]
-    public void Groups_and_nobody_are_known()
+    public void Groups_and_the_empty_peer_are_recognized()
     {
         Assert.True(new DatagramPeer(IPAddress.Parse("224.0.0.1"), 1).IsMulticast);
         Assert.True(new DatagramPeer(IPAddress.Parse("239.255.255.255"), 1).IsMulticast);

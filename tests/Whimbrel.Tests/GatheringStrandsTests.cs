@@ -6,7 +6,7 @@ namespace Whimbrel.Tests;
 public sealed class GatheringStrandsTests
 {
     [Fact]
-    public void Each_has_a_place_of_its_own_and_who_finds_none_is_told()
+    public void Each_strand_has_its_own_place_and_a_strand_without_one_is_rejected()
     {
         Strand[] strands = Strands(6);
         GatheringStrands noted = new();

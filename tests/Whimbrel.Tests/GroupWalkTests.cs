@@ -84,7 +84,7 @@ public sealed class GroupWalkTests : IDisposable
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_predicate_that_empties_the_group_serves_whom_it_was_asked_for_and_no_more(bool byClear)
+    public void A_predicate_that_empties_the_group_serves_only_the_member_it_was_called_for(bool byClear)
     {
         OnLoop(() => _group.Broadcast("hello|"u8, session =>
         {
@@ -104,7 +104,7 @@ public sealed class GroupWalkTests : IDisposable
     }
 
     [Fact]
-    public void Who_joins_during_a_broadcast_gets_the_next_one_also_when_it_was_a_member_before()
+    public void A_session_that_joins_during_a_broadcast_gets_the_next_one_even_if_it_was_a_member_before()
     {
         OnLoop(() => _group.Leave(_sessions[5]));
         OnLoop(() => _group.Broadcast("hello|"u8, session =>
@@ -146,7 +146,7 @@ public sealed class GroupWalkTests : IDisposable
     }
 
     [Fact]
-    public void Who_hears_of_a_slow_member_may_make_others_leave()
+    public void The_callback_for_a_slow_member_may_make_others_leave()
     {
         // Its peer reads nothing: 64 KiB are in the wire, 64 KiB are queued.
         for (int i = 0; i < 2; i++) OnLoop(() => _sessions[3].Send(new byte[64 * 1024]));
@@ -169,7 +169,7 @@ public sealed class GroupWalkTests : IDisposable
     // member for the whole time was asked once, a session that was no member at its beginning was never asked, and no
     // session was asked twice.
     [Fact]
-    public void Whatever_happens_in_predicates_each_member_is_asked_once()
+    public void Each_member_is_asked_once_even_if_predicates_change_the_group()
     {
         foreach (int seed in Seeds.Some(300))
         {

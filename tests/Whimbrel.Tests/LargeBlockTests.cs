@@ -7,7 +7,7 @@ namespace Whimbrel.Tests;
 public sealed unsafe class LargeBlockTests
 {
     [Fact]
-    public void It_is_given_back_when_nobody_has_needed_it_for_a_while_and_made_again()
+    public void An_unused_block_is_freed_after_a_while_and_allocated_again()
     {
         MemoryEngine engine = new(1, faults: MemoryFaults.None);
         Loop loop = engine.GetLoop(0);

@@ -51,7 +51,7 @@ public sealed class LifeTests
     }
 
     [Fact]
-    public void The_peer_was_first_when_its_end_was_told_before_ours_began()
+    public void The_peer_was_first_when_its_end_was_reported_before_ours_began()
     {
         Life told = default;
         told.PeerFinishes();
@@ -88,7 +88,7 @@ public sealed class LifeTests
     }
 
     [Fact]
-    public void An_end_that_is_dropped_is_open_again_unless_the_session_was_about_to_hear_of_it()
+    public void A_dropped_end_is_open_again_unless_the_session_was_about_to_be_notified()
     {
         Life life = default;
         life.HoldPeersEnd();

@@ -51,7 +51,7 @@ public sealed class MailboxLimitTests : IDisposable
     [InlineData(Scheduling.Inline, SlowConsumer.Disconnect)]
     [InlineData(Scheduling.Inline, SlowConsumer.Wait)]
     [InlineData(Scheduling.ThreadPool, SlowConsumer.DropNewest)]
-    public void Who_is_refused_is_told_once_when_there_is_room_and_nobody_is_disconnected(Scheduling scheduling, SlowConsumer policy)
+    public void A_refused_sender_is_notified_once_when_there_is_space_and_no_session_is_disconnected(Scheduling scheduling, SlowConsumer policy)
     {
         Connect(4, scheduling, policy);
         Assert.Equal(SendResult.Queued, _sessions[0].Send(new byte[Limit - Mailbox.ItemBytes]));
@@ -78,7 +78,7 @@ public sealed class MailboxLimitTests : IDisposable
     }
 
     [Fact]
-    public void A_message_to_several_is_refused_loop_by_loop_and_all_of_them_are_told_of_room()
+    public void A_message_to_several_is_refused_loop_by_loop_and_all_of_them_are_notified_of_space()
     {
         Connect(4);
         Session[] all = [.. _sessions];
@@ -108,7 +108,7 @@ public sealed class MailboxLimitTests : IDisposable
     }
 
     [Fact]
-    public void What_a_thread_keeps_of_a_message_to_several_keeps_no_session_alive()
+    public void Data_cached_by_a_thread_for_a_message_to_several_keeps_no_session_alive()
     {
         WeakReference session = SendAndForget();
         GC.Collect();
@@ -171,7 +171,7 @@ public sealed class MailboxLimitTests : IDisposable
     }
 
     [Fact]
-    public void Whoever_tries_again_when_told_gets_everything_through()
+    public void A_sender_that_retries_when_notified_sends_everything()
     {
         const int Messages = 200;
         Connect(8);
@@ -238,7 +238,7 @@ public sealed class MailboxLimitTests : IDisposable
 
     // A cancelled reservation must not leave another caller waiting for it.
     [Fact]
-    public async Task A_refused_send_does_not_hold_up_a_close_or_a_SendAsync_that_saw_it_under_way()
+    public async Task A_refused_send_does_not_delay_a_close_or_a_SendAsync_that_saw_it_pending()
     {
         Connect(3);
         _sessions[0].Send(new byte[Limit - Mailbox.ItemBytes]);
@@ -256,7 +256,7 @@ public sealed class MailboxLimitTests : IDisposable
     }
 
     [Fact]
-    public void Datagrams_of_other_threads_are_charged_too_and_their_handler_is_told()
+    public void Datagrams_of_other_threads_are_charged_too_and_their_handler_is_notified()
     {
         DrainedHandler handler = new();
         DatagramSocket socket = new(new DatagramOptions { Engine = _engine, EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0), Loops = 1 }, () => handler);

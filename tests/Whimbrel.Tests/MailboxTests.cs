@@ -43,7 +43,7 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void What_is_posted_while_draining_waits_for_the_next_drain()
+    public void An_item_posted_while_draining_waits_for_the_next_drain()
     {
         int runs = 0;
         _mailbox.PostControl((_, _, _, _) => _mailbox.PostControl((_, _, _, _) => runs++));
@@ -115,7 +115,7 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void What_callbacks_on_the_pool_post_wakes_the_loop_once_and_behind_what_the_pool_has_queued()
+    public void Posts_of_pool_callbacks_wake_the_loop_once_and_after_the_queued_work_of_the_pool()
     {
         MemoryEngine engine = new(1);
         Mailbox mailbox = new(engine.GetLoop(0));
@@ -187,7 +187,7 @@ public sealed class MailboxTests
     });
 
     [Fact]
-    public void A_wake_does_not_linger_for_those_who_do_not_ask_for_it() => OnPool((engine, mailbox) =>
+    public void A_wake_lingers_only_if_the_caller_permits_it() => OnPool((engine, mailbox) =>
     {
         Gather(engine, mailbox);
         Gather(engine, mailbox, mayLinger: false);
@@ -209,7 +209,7 @@ public sealed class MailboxTests
     });
 
     [Fact]
-    public void A_wake_is_over_when_the_loop_is_awake_and_who_waits_for_room_wakes_it_at_once() => OnPool((engine, mailbox) =>
+    public void A_wake_ends_when_the_loop_is_awake_and_a_sender_waiting_for_space_wakes_it_at_once() => OnPool((engine, mailbox) =>
     {
         Gather(engine, mailbox);
         mailbox.PostControl(static (_, _, _, _) => { });
@@ -268,7 +268,7 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void A_burst_leaves_no_memory_behind_and_is_drained_in_parts()
+    public void A_burst_keeps_no_memory_and_is_processed_in_parts()
     {
         for (int i = 0; i < 40_000; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[1000], default));
         Assert.InRange(_mailbox.Capacity.Bytes, 40_000_000, 50_000_000);
@@ -295,7 +295,7 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void What_is_posted_while_a_burst_is_drained_comes_after_it_and_is_not_forgotten()
+    public void An_item_posted_while_a_burst_is_drained_follows_it_and_is_not_lost()
     {
         List<string> order = [];
         for (int i = 0; i < 3; i++)
@@ -382,7 +382,7 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void Room_that_is_given_back_without_a_broadcast_is_told_too()
+    public void Space_released_without_a_broadcast_is_reported_too()
     {
         Assert.True(_mailbox.TryReserveRun(Mailbox.RunLimitBytes));
         ValueTask<bool> room = _mailbox.WaitForRoom(1, default);

@@ -39,7 +39,7 @@ public sealed class ManySessionsTests : IDisposable
     }
 
     [Fact]
-    public void What_another_thread_sent_to_each_of_many_sessions_leaves_in_one_send_for_each()
+    public void Messages_of_another_thread_to_each_of_many_sessions_are_sent_with_one_send_each()
     {
         byte[] message = new byte[MessageBytes];
         for (int round = 0; round < Rounds; round++)

@@ -42,7 +42,7 @@ public sealed class MemoryEngineTests
     }
 
     [Fact]
-    public void A_dial_into_a_black_hole_times_out_in_virtual_time()
+    public void A_connect_to_a_black_hole_times_out_in_virtual_time()
     {
         MemoryEngine engine = new(1);
         engine.AddBlackHole(s_here);
@@ -55,7 +55,7 @@ public sealed class MemoryEngineTests
     }
 
     [Fact]
-    public void A_dial_where_nobody_listens_is_refused()
+    public void A_connect_without_a_listener_is_refused()
     {
         MemoryEngine engine = new(1);
         Recorder session = new();
@@ -269,7 +269,7 @@ public sealed class MemoryEngineTests
     }
 
     [Fact]
-    public void An_empty_block_behind_a_full_one_is_not_sent_for_ever()
+    public void An_empty_block_after_a_full_one_is_not_sent_forever()
     {
         MemoryEngine engine = new(1, faults: MemoryFaults.None);
         Recorder session = new()

@@ -52,7 +52,7 @@ public sealed class MistakeTests
     }
 
     [Fact]
-    public void A_reconnect_policy_that_dials_again_says_why_once_a_minute()
+    public void A_reconnect_policy_that_retries_reports_the_cause_once_a_minute()
     {
         MemoryEngine engine = NewEngine();
         Client client = new(new ClientOptions { Engine = engine, EndPoint = s_here, Reconnect = new ReconnectPolicy { RetryFirstConnect = true } }, static () => new Script());
@@ -93,7 +93,7 @@ public sealed class MistakeTests
     }
 
     [Fact]
-    public void A_notice_whose_handler_throws_is_written_to_standard_error_with_what_it_threw()
+    public void A_notice_is_written_to_standard_error_with_the_exception_if_its_handler_throws()
     {
         TextWriter old = Console.Error;
         StringWriter text = new();
@@ -113,7 +113,7 @@ public sealed class MistakeTests
     }
 
     [Fact]
-    public void A_memory_engine_that_nobody_runs_and_a_callback_that_blocks_it_are_found()
+    public void A_memory_engine_that_is_not_run_and_a_callback_that_blocks_it_are_detected()
     {
         MemoryEngine engine = NewEngine();
         Assert.Null(engine.FindStandstill());

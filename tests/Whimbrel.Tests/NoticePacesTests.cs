@@ -20,7 +20,7 @@ public sealed class NoticePacesTests
     }
 
     [Fact]
-    public void More_kinds_than_it_tells_apart_share_a_place_until_old_ones_are_forgotten()
+    public void More_kinds_than_places_share_a_place_until_old_ones_are_forgotten()
     {
         NoticePaces paces = new();
         for (int i = 0; i < NoticePaces.MostKeys; i++) Assert.True(paces.TryTake($"{i}", 0, out _));

@@ -146,7 +146,7 @@ public sealed class RecycledConnectionTests
     }
 
     [Fact]
-    public void What_comes_too_late_for_one_tenant_does_not_reach_the_next()
+    public void A_late_item_of_one_tenant_does_not_reach_the_next()
     {
         Queue<Tenant> tenants = new([new Tenant(), new Tenant()]);
         Tenant first = tenants.First();

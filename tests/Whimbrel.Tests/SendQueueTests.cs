@@ -28,7 +28,7 @@ public sealed unsafe class SendQueueTests
     }
 
     [Fact]
-    public void What_was_sent_takes_out_the_blocks_that_nothing_is_left_of()
+    public void Sent_bytes_remove_the_blocks_that_are_completely_sent()
     {
         BlockQueue queue = default;
         foreach (int length in (int[])[10, 0, 20]) queue.Enqueue(Filled(length));
@@ -93,7 +93,7 @@ public sealed unsafe class SendQueueTests
     }
 
     [Fact]
-    public void What_other_threads_have_under_way_counts_and_lessens_the_fill()
+    public void Pending_data_of_other_threads_counts_and_reduces_the_fill()
     {
         SendQueue queue = NewQueue(100);
         queue.Foreign.Begin(3, isClosed: false);
@@ -107,7 +107,7 @@ public sealed unsafe class SendQueueTests
     }
 
     [Fact]
-    public void The_word_of_other_threads_knows_its_tenant()
+    public void The_state_word_of_other_threads_contains_its_tenant()
     {
         ForeignWord word = default;
         word.Begin(ForeignWord.GenerationMask, isClosed: true);
@@ -154,7 +154,7 @@ public sealed unsafe class SendQueueTests
     }
 
     [Fact]
-    public void Reserved_room_that_something_was_sent_behind_is_lost()
+    public void Reserved_space_is_lost_when_something_is_sent_after_it()
     {
         SendQueue queue = NewQueue(1000);
         queue.Enqueue(_pool.Take());

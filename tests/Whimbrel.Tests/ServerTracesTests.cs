@@ -113,7 +113,7 @@ public sealed class ServerTracesTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task What_a_listener_does_not_want_is_not_made()
+    public async Task An_activity_that_no_listener_wants_is_not_created()
     {
         using ActivityListener listener = await ListenAsync(_ended.Add, ActivitySamplingResult.None);
         using Socket one = await ConnectAsync("a");

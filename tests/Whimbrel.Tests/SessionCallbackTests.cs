@@ -32,7 +32,7 @@ public sealed class SessionCallbackTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void What_it_throws_is_told_by_its_name_and_ends_the_connection_and_the_host_hears_behind_it(Scheduling scheduling)
+    public void An_exception_of_a_callback_is_reported_by_its_name_and_ends_the_connection_and_then_notifies_the_host(Scheduling scheduling)
     {
         List<(Session, bool)> behind = [];
         SessionCallback news = new("OnNews", static (_, _) => throw new FormatException("odd"))
@@ -51,7 +51,7 @@ public sealed class SessionCallbackTests
     }
 
     [Fact]
-    public void On_the_pool_one_that_is_not_due_when_its_turn_comes_is_left_out_and_the_loop_goes_on_all_the_same()
+    public void A_pool_callback_that_is_not_due_in_its_turn_is_skipped_and_the_loop_continues()
     {
         bool wentOn = false;
         SessionCallback news = new("OnNews", static (session, what) => ((Reader)session).Hears((string)what!))

@@ -85,7 +85,7 @@ public sealed class SocketErrorTests
     [InlineData(ErrorCategory.Limit, SocketError.NoBufferSpaceAvailable)]
     [InlineData(ErrorCategory.User, SocketError.SocketError)]
     [InlineData(ErrorCategory.Tls, SocketError.SocketError)]
-    public void Without_a_number_the_category_says_what_it_is(ErrorCategory category, SocketError expected) =>
+    public void Without_an_error_number_the_category_describes_the_error(ErrorCategory category, SocketError expected) =>
         Assert.Equal(expected, new NetworkError(0, category, "").SocketError);
 
     [Fact]

@@ -91,7 +91,7 @@ public class SourceRateLimitTests
     }
 
     [Fact]
-    public void Nobody_gets_a_fresh_burst_by_pushing_itself_out()
+    public void An_evicted_source_gets_no_fresh_burst()
     {
         foreach (int seed in Seeds.Some(20))
         {

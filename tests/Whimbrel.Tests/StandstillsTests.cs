@@ -18,7 +18,7 @@ public sealed class StandstillsTests
     }
 
     [Fact]
-    public void It_counts_also_before_anybody_has_looked_again()
+    public void A_standstill_counts_before_the_next_check_as_well()
     {
         Standstills standstills = new();
         standstills.Rests(1_000, 5);
@@ -36,7 +36,7 @@ public sealed class StandstillsTests
     }
 
     [Fact]
-    public void What_he_does_between_two_looks_is_no_standstill()
+    public void Work_between_two_checks_is_no_standstill()
     {
         Standstills standstills = new();
         standstills.Rests(1_000, 5);

@@ -65,7 +65,7 @@ public sealed class TestPeerTests
     }
 
     [Fact]
-    public void What_the_test_does_on_the_session_from_outside_is_seen_at_once()
+    public void Calls_of_the_test_on_the_session_take_effect_at_once()
     {
         using TestPeer peer = TestPeer.Connect(Echo);
         peer.Session.Send("pushed");
@@ -137,7 +137,7 @@ public sealed class TestPeerTests
     // ------------------------------------------------------------------ exceptions
 
     [Fact]
-    public void What_a_session_throws_is_rethrown_by_the_call_in_which_it_happened()
+    public void An_exception_of_a_session_is_rethrown_by_the_call_in_which_it_happened()
     {
         TestPeer peer = TestPeer.Connect(static () => new Script { WhenReceived = static (_, data) => int.Parse(Encoding.UTF8.GetString(data), System.Globalization.CultureInfo.InvariantCulture) });
         peer.Send("1");
@@ -200,7 +200,7 @@ public sealed class TestPeerTests
     }
 
     [Fact]
-    public void Sessions_that_do_not_come_to_rest_are_told()
+    public void Sessions_that_never_become_idle_are_reported()
     {
         using TestNetwork network = new();
         TestPeer peer = network.Connect(Echo);
@@ -218,7 +218,7 @@ public sealed class TestPeerTests
     // ------------------------------------------------------------------ pause and limits
 
     [Fact]
-    public void A_pause_is_seen_and_what_was_sent_goes_on_after_it()
+    public void A_pause_is_visible_and_earlier_data_arrives_after_it()
     {
         Script session = new() { WhenReceived = static (s, data) => s.Got.AddRange(data) };
         using TestPeer peer = TestPeer.Connect(() => session);
@@ -284,7 +284,7 @@ public sealed class TestPeerTests
     // ------------------------------------------------------------------ ends
 
     [Fact]
-    public void A_half_open_session_goes_on_receiving()
+    public void A_half_open_session_continues_to_receive()
     {
         Script session = new() { WhenReceived = static (s, data) => s.Got.AddRange(data) };
         using TestPeer peer = TestPeer.Connect(() => session);
@@ -392,7 +392,7 @@ public sealed class TestPeerTests
     }
 
     [Fact]
-    public void A_dialled_session_is_driven_by_the_peer_it_dialled()
+    public void A_clients_session_is_driven_by_the_peer_it_connected_to()
     {
         using TestPeer peer = TestPeer.Accept(static () => new Script { WhenConnected = static s => s.Send("login"), WhenReceived = static (s, _) => s.Close() });
         Assert.Equal("login", peer.ReceiveText());

@@ -39,7 +39,7 @@ public sealed class TextTests
     [InlineData(CloseCause.TimedOut, CloseInitiator.System, false)]
     [InlineData(CloseCause.ServerStopped, CloseInitiator.Local, true)]
     [InlineData(CloseCause.EngineStopped, CloseInitiator.Local, false)]
-    public void A_reason_knows_who_ended_it_and_whether_in_peace(CloseCause cause, CloseInitiator initiator, bool isGraceful)
+    public void A_reason_names_the_side_that_ended_and_whether_it_was_graceful(CloseCause cause, CloseInitiator initiator, bool isGraceful)
     {
         Assert.Equal(initiator, new CloseReason(cause).Initiator);
         Assert.Equal(isGraceful, new CloseReason(cause).IsGraceful);
@@ -51,7 +51,7 @@ public sealed class TextTests
     [InlineData(CloseCause.Unreachable, ErrorCategory.Unreachable)]
     [InlineData(CloseCause.TimedOut, ErrorCategory.Timeout)]
     [InlineData(CloseCause.Cancelled, ErrorCategory.Cancelled)]
-    public void Each_way_in_which_a_dial_fails_has_a_category_of_its_own(CloseCause cause, ErrorCategory category) =>
+    public void Each_failure_of_a_connect_has_its_own_category(CloseCause cause, ErrorCategory category) =>
         Assert.Equal(category, new CloseReason(cause).Error.Category);
 
     [Fact]
@@ -136,7 +136,7 @@ public sealed class TextTests
     [InlineData("epoll", EngineKind.Epoll)]
     [InlineData("EPOLL", EngineKind.Epoll)]
     [InlineData("Portable", EngineKind.Portable)]
-    public void The_environment_chooses_the_engine_when_nobody_else_does(string word, EngineKind expected)
+    public void The_environment_variable_chooses_the_engine_when_the_options_do_not(string word, EngineKind expected)
     {
         Assert.SkipUnless(KernelProbe.HasEpoll || expected != EngineKind.Epoll, "This system has no epoll.");
         Assert.Equal(new EngineChoice(expected, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, word));
@@ -146,7 +146,7 @@ public sealed class TextTests
     [InlineData(null)]
     [InlineData("")]
     [InlineData("auto")]
-    public void Without_a_word_the_best_engine_is_taken(string? word)
+    public void Without_a_setting_the_best_engine_is_chosen(string? word)
     {
         EngineKind onLinux = UringProbe.Here.IsOffered ? EngineKind.Uring : EngineKind.Epoll;
         Assert.Equal(KernelProbe.HasEpoll ? onLinux : EngineKind.Portable, EngineSelector.Choose(EngineKind.Auto, word).Kind);
@@ -162,14 +162,14 @@ public sealed class TextTests
     [InlineData("epoll,portable")]
     [InlineData("auto,epoll")]
     [InlineData("epoll ")]
-    public void A_wrong_word_is_refused_with_the_right_ones(string word)
+    public void A_wrong_engine_name_is_refused_with_the_valid_ones(string word)
     {
         string message = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word)).Message;
         Assert.Equal($"WHIMBREL_ENGINE = '{word}', allowed auto, uring, epoll, portable.", message);
     }
 
     [Fact]
-    public void What_options_ask_for_goes_before_the_environment()
+    public void The_engine_of_the_options_wins_over_the_environment()
     {
         Assert.Equal(new EngineChoice(EngineKind.Portable, "asked for by EngineOptions.Kind"), EngineSelector.Choose(EngineKind.Portable, "nonsense"));
     }

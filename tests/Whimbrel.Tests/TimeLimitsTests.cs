@@ -22,7 +22,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void Without_a_limit_nobody_looks()
+    public void No_check_runs_without_a_limit()
     {
         TimeLimits limits = new();
         Assert.Equal(TimeLimit.None, limits.Look(0, s_quiet));
@@ -34,7 +34,7 @@ public sealed class TimeLimitsTests
     [InlineData(401)]
     [InlineData(403)]
     [InlineData(604_800_000)]
-    public void Silence_is_told_never_early_and_a_quarter_late_at_most(long limitMs)
+    public void Silence_is_reported_never_early_and_at_most_a_quarter_late(long limitMs)
     {
         for (long lastByte = 0; lastByte <= limitMs; lastByte += Math.Max(1, limitMs / 37))
         {
@@ -50,7 +50,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void A_silence_that_was_told_begins_anew()
+    public void A_reported_silence_starts_again()
     {
         TimeLimits limits = new();
         limits.Set(TimeLimit.Receive, 400);
@@ -61,7 +61,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void Who_is_not_listened_to_is_not_silent()
+    public void A_session_that_is_not_read_is_not_silent()
     {
         TimeLimits limits = new();
         limits.Set(TimeLimit.Receive, 400);
@@ -75,7 +75,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void Who_has_something_to_take_first_need_not_send_and_the_send_limit_counts_instead()
+    public void A_peer_with_data_to_read_need_not_send_and_the_send_limit_counts_instead()
     {
         TimeLimits limits = new();
         limits.Set(TimeLimit.Receive, 400);
@@ -86,7 +86,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void Nothing_to_send_is_no_silence_of_the_one_who_takes()
+    public void Having_nothing_to_send_is_no_silence_of_a_reading_peer()
     {
         TimeLimits limits = new();
         limits.Set(TimeLimit.Send, 400);
@@ -98,7 +98,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void A_limit_that_is_set_again_begins_anew_and_one_that_is_taken_away_is_gone()
+    public void A_limit_that_is_set_again_starts_again_and_a_removed_one_does_not_expire()
     {
         TimeLimits limits = new();
         limits.SetDefault(TimeLimit.Idle, 400);
@@ -120,7 +120,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void A_phase_passes_at_its_limit_once_and_one_that_begins_anew_later()
+    public void A_phase_expires_once_at_its_limit_and_a_restarted_one_later()
     {
         SessionPhase head = new("the head", TimeSpan.FromSeconds(1));
         TimeLimits limits = new();
@@ -161,7 +161,7 @@ public sealed class TimeLimitsTests
     }
 
     [Fact]
-    public void Time_in_which_nobody_listens_does_not_count_against_a_rate()
+    public void Time_without_reading_does_not_count_against_a_rate()
     {
         SessionPhase body = new("the body", TimeSpan.FromSeconds(4), leastBytesPerSecond: 100);
         TimeLimits limits = new();

@@ -320,7 +320,7 @@ public sealed class TimersTests
     // ------------------------------------------------------------------ periodic
 
     [Fact]
-    public void A_periodic_timer_that_was_held_up_fires_once_and_goes_on()
+    public void A_delayed_periodic_timer_fires_once_and_continues()
     {
         Timers timers = new();
         int fired = 0;
@@ -449,7 +449,7 @@ public sealed class TimersTests
     }
 
     [Fact]
-    public void A_timer_whose_callback_throws_does_not_keep_others_from_firing()
+    public void A_timer_with_a_throwing_callback_does_not_keep_others_from_firing()
     {
         List<Notice> notices = [];
         MemoryEngine engine = new(1, onNotice: notices.Add);

@@ -73,7 +73,7 @@ public sealed class UnitTextTests
     [InlineData("١ KiB")]
     [InlineData("1\tKiB")]
     [InlineData("1 KiB\0")]
-    public void What_is_no_size_is_refused_and_quoted(string text)
+    public void An_invalid_size_is_refused_and_quoted(string text)
     {
         Assert.False(UnitText.TryParseBytes(text, out long bytes));
         Assert.Equal(0, bytes);
@@ -95,7 +95,7 @@ public sealed class UnitTextTests
     [InlineData("00:00:05")]
     [InlineData("1h,30m")]
     [InlineData("NaN s")]
-    public void What_is_no_time_is_refused_and_quoted(string text)
+    public void An_invalid_time_is_refused_and_quoted(string text)
     {
         Assert.False(UnitText.TryParseTime(text, out TimeSpan time));
         Assert.Equal(TimeSpan.Zero, time);
@@ -164,7 +164,7 @@ public sealed class UnitTextTests
     }
 
     [Fact]
-    public void What_is_written_exactly_is_read_as_the_same()
+    public void An_exactly_written_value_is_read_back_unchanged()
     {
         CultureInfo before = CultureInfo.CurrentCulture;
         try

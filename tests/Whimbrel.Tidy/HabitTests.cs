@@ -31,11 +31,11 @@ public class HabitTests
 
     // Leases, gaps and time limits of clusters must survive a jump of the wall clock.
     [Fact]
-    public void Clusters_and_their_buses_read_no_clock_that_somebody_may_set() =>
+    public void Clusters_and_their_buses_read_no_clock_that_can_be_set() =>
         Judge.None(Repository.Sources("src/Whimbrel.Cluster", "src/Whimbrel.Cluster.Nats", "src/Whimbrel.Cluster.Redis", "src/Whimbrel.Cluster.RabbitMq", "src/Brokers").SelectMany(Habits.WallClocks));
 
     [Fact]
-    public void A_clock_that_somebody_may_set_is_found()
+    public void A_clock_that_can_be_set_is_found()
     {
         Judge.Finds("DateTime.UtcNow", Habits.WallClocks(Judge.File("src/A.cs", "class A { object o = System.DateTime.UtcNow; }")));
         Judge.Finds("GetUtcNow", Habits.WallClocks(Judge.File("src/A.cs", "class A { object o = TimeProvider.System.GetUtcNow(); }")));
@@ -72,7 +72,7 @@ public class HabitTests
     public void No_type_is_called_a_manager_or_helper() => Judge.None(Everything.SelectMany(Shape.Names));
 
     [Fact]
-    public void An_empty_word_in_a_name_is_found()
+    public void An_empty_word_in_a_type_name_is_found()
     {
         Judge.Finds("SocketManager", Shape.Names(Judge.File("a.cs", "class SocketManager { }")));
         Judge.Finds("ByteUtils", Shape.Names(Judge.File("a.cs", "static class ByteUtils { }")));

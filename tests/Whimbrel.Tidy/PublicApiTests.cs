@@ -39,7 +39,7 @@ public class PublicApiTests
     }
 
     [Fact]
-    public void The_text_tells_what_a_user_can_call_and_override()
+    public void The_text_lists_what_a_user_can_call_and_override()
     {
         const string Expected = """
             abstract class Whimbrel.Tidy.PublicApiTests.Sample : IDisposable

@@ -78,7 +78,7 @@ public sealed class BenchTests
     }
 
     [Fact]
-    public async Task A_round_tells_what_the_loops_did()
+    public async Task A_round_reports_the_figures_of_the_loops()
     {
         using TemporaryFolder folder = new();
         (int exitCode, string output) = await BenchAsync("pingpong-1", "--smoke", "--peers", "whimbrel-epoll", "--cpus", "free", "--no-build", "--json", folder["rounds.json"]);

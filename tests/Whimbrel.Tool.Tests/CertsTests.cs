@@ -80,7 +80,7 @@ public sealed class CertsTests : IDisposable
     }
 
     [Fact]
-    public async Task They_last_as_long_as_they_are_told_and_never_longer_than_their_authority()
+    public async Task Certificates_last_as_long_as_requested_and_never_longer_than_their_authority()
     {
         DateTime now = DateTime.UtcNow;
         await MakeAsync("--days", "30");
@@ -191,7 +191,7 @@ public sealed class CertsTests : IDisposable
     [InlineData("/proc/nope", "the file system there takes no folders")]
     [InlineData("/etc/passwd", "/etc/passwd is a file")]
     [InlineData("/etc/passwd/below", "/etc/passwd is a file")]
-    public async Task A_folder_that_cannot_be_made_is_told_in_plain_words(string folder, string why)
+    public async Task A_folder_that_cannot_be_created_is_reported_clearly(string folder, string why)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test uses Linux paths.");
         (int code, List<string> output, List<string> errors) = await RunningTool.Run(null, ["certs", "--out", folder]);
@@ -203,7 +203,7 @@ public sealed class CertsTests : IDisposable
     [Theory]
     [InlineData("is missing, and nothing can be signed without it", false)]
     [InlineData("does not match", true)]
-    public async Task An_authority_that_cannot_sign_is_told_as_what_it_is(string expected, bool wrongKey)
+    public async Task An_authority_that_cannot_sign_is_reported_as_such(string expected, bool wrongKey)
     {
         await MakeAsync();
         if (wrongKey) File.Copy(_folder["server.key"], _folder["ca.key"], overwrite: true);

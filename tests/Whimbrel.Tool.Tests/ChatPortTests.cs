@@ -40,14 +40,14 @@ public sealed partial class ChatPortTests
     }
 
     [Fact]
-    public void What_may_become_a_request_has_a_limit()
+    public void An_incomplete_request_has_a_limit()
     {
         Assert.Equal(ChatOpening.Spoken.Unknown, ChatOpening.Judge(Encoding.ASCII.GetBytes("GET /" + new string('x', 8187))));
         Assert.Equal(ChatOpening.Spoken.Lines, ChatOpening.Judge(Encoding.ASCII.GetBytes("GET /" + new string('x', 8188))));
     }
 
     [Fact]
-    public async Task Who_says_nothing_is_greeted_and_who_types_like_a_request_is_heard()
+    public async Task A_silent_client_is_greeted_and_a_line_that_resembles_a_request_is_chat()
     {
         await using var tool = await RunningTool.Serve("chat");
         using Peer silent = tool.Connect(), typing = tool.Connect();
@@ -172,7 +172,7 @@ public sealed partial class ChatPortTests
 
     // WHIMBREL_ACCEPT_IMAGES=1 rewrites the picture of the README.
     [Fact]
-    public async Task A_browser_meets_who_is_at_a_terminal()
+    public async Task A_browser_and_a_terminal_share_the_room()
     {
         await using var tool = await RunningTool.Serve("chat");
         await using Browser browser = await Browser.StartAsync();

@@ -5,7 +5,7 @@ namespace Whimbrel.Tool.Tests;
 public class ChatTests
 {
     [Fact]
-    public async Task What_one_says_the_others_see_under_the_name()
+    public async Task A_line_is_shown_to_the_others_with_the_name()
     {
         await using var tool = await RunningTool.Serve("chat");
         using var anna = await EnterAsync(tool, "anna");
@@ -65,7 +65,7 @@ public class ChatTests
     }
 
     [Fact]
-    public async Task Nobody_can_steer_the_terminals_of_others()
+    public async Task Control_characters_cannot_steer_the_terminals_of_others()
     {
         await using var tool = await RunningTool.Serve("chat");
         using var anna = await EnterAsync(tool, "anna");
@@ -79,7 +79,7 @@ public class ChatTests
     [Theory]
     [InlineData("\n")]
     [InlineData("")]
-    public async Task Who_sends_too_long_a_line_is_told_and_disconnected(string end)
+    public async Task A_client_with_too_long_a_line_gets_a_message_and_is_disconnected(string end)
     {
         await using var tool = await RunningTool.Serve("chat");
         using var anna = await EnterAsync(tool, "anna");
@@ -94,7 +94,7 @@ public class ChatTests
     }
 
     [Fact]
-    public async Task A_flood_is_slowed_down_whole_and_nobody_else_waits()
+    public async Task A_flood_is_slowed_down_whole_and_no_other_client_waits()
     {
         await using var tool = await RunningTool.Serve("chat");
         using var flood = await EnterAsync(tool, "flood");
@@ -116,7 +116,7 @@ public class ChatTests
     }
 
     [Fact]
-    public async Task A_peer_that_never_reads_harms_nobody()
+    public async Task A_peer_that_never_reads_does_not_affect_others()
     {
         await using var tool = await RunningTool.Serve("chat");
         using var dead = await EnterAsync(tool, "dead");

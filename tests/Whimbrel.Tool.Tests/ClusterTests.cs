@@ -47,7 +47,7 @@ public sealed class ClusterTests
     }
 
     [Fact]
-    public async Task A_broker_that_is_not_there_is_said_before_anybody_is_served()
+    public async Task A_missing_broker_is_reported_before_any_client_is_served()
     {
         int port = RealProgram.FreePort();
         var (code, output, errors) = await RunningTool.Run(null, "serve", "chat", "--port", "0", "--cluster", $"nats://u:secret@127.0.0.1:{port}");
@@ -69,7 +69,7 @@ public sealed class ClusterTests
     // disconnected; each guest receives each line of each other guest once and in order, or a notice that it is lost;
     // within five seconds after a fault, all guests receive all lines again.
     [Fact, Trait("Runs", "quiet")]
-    public async Task Whatever_happens_to_broker_and_nodes_no_guest_is_disconnected_and_every_loss_is_told()
+    public async Task When_broker_and_nodes_fail_no_other_guest_is_disconnected_and_every_loss_is_reported()
     {
         int port = RealProgram.FreePort();
         string address = $"nats://127.0.0.1:{port}";
@@ -134,7 +134,7 @@ public sealed class ClusterTests
     [Theory, Trait("Runs", "quiet")]
     [InlineData("nats", "Server is ready", "-a", "0.0.0.0", "-p")]
     [InlineData("redis", "Ready to accept connections", "--save", "", "--protected-mode", "no", "--port")]
-    public async Task A_network_that_falls_apart_disconnects_no_guest_and_every_loss_is_told(string kind, string isReady, params string[] options)
+    public async Task A_network_that_falls_apart_disconnects_no_guest_and_every_loss_is_reported(string kind, string isReady, params string[] options)
     {
         const string Port = "4222"; // tidy: fixed port because the broker runs in a network namespace of its own
         await using ClusterNetwork network = await ClusterNetwork.MakeAsync("a", "b", "c");

@@ -35,7 +35,7 @@ public sealed class CrowdedTests
 
     [Theory]
     [MemberData(nameof(Crowds))]
-    public Task Full_it_serves_whom_it_has_sheds_the_rest_and_drains_at_SIGTERM(string engine, string scheduling, int limit, int left) =>
+    public Task At_the_connection_limit_new_connections_are_rejected_and_SIGTERM_drains(string engine, string scheduling, int limit, int left) =>
         CrowdAsync(engine, scheduling, limit, left, high: 0);
 
     [Theory]

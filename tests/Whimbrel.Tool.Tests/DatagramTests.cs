@@ -76,7 +76,7 @@ public class DatagramTests
     }
 
     [Fact]
-    public async Task Connect_says_that_nobody_receives_there()
+    public async Task Connect_reports_that_no_socket_receives_there()
     {
         using var taken = Plain();
         var there = taken.Client.LocalEndPoint!.ToString();
@@ -175,7 +175,7 @@ public class DatagramTests
     }
 
     [Fact]
-    public async Task Join_shows_who_sent_what_and_only_from_the_source_that_was_named()
+    public async Task Join_shows_senders_and_data_and_only_of_the_named_source()
     {
         var group = NewGroup();
         await using var member = RunningTool.Start("join", group, "--interface", "127.0.0.1", "--source", "127.0.0.2");

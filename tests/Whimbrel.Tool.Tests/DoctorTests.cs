@@ -134,7 +134,7 @@ public sealed class DoctorTests
     }
 
     [Fact]
-    public void A_clock_without_a_better_one_is_told_to_look_at_the_machine()
+    public void The_advice_for_a_slow_clock_without_a_better_one_is_to_check_the_machine()
     {
         using ForgedTree tree = new();
         tree.Write("/sys/devices/system/clocksource/clocksource0/current_clocksource", "acpi_pm\n");
@@ -174,14 +174,14 @@ public sealed class DoctorTests
     }
 
     [Fact]
-    public void A_wrong_word_in_the_variable_is_advice()
+    public void A_wrong_value_of_the_variable_is_reported_with_a_cure()
     {
         using ForgedTree tree = new() { Support = static kind => new EngineSupport(kind, kind != EngineKind.Auto, "WHIMBREL_ENGINE = 'x', allowed ...", "unset WHIMBREL_ENGINE") };
         Assert.Equal(new Finding("engine", Verdict.Advice, "WHIMBREL_ENGINE = 'x', allowed ...", "unset WHIMBREL_ENGINE"), tree.Finding("engine"));
     }
 
     [Fact]
-    public void Where_there_is_no_proc_each_check_of_Linux_is_skipped_with_a_word()
+    public void Without_proc_each_check_of_Linux_is_skipped_with_a_reason()
     {
         using ForgedTree tree = new()
         {
@@ -219,7 +219,7 @@ public sealed class DoctorTests
     }
 
     [Fact]
-    public void Whatever_the_files_hold_each_check_comes_to_something()
+    public void Each_check_yields_a_finding_for_any_content_of_the_files()
     {
         using ForgedTree tree = new();
         string[] words = ["", " ", "0", "-1", "max", "unlimited", "99999999999999999999", "9223372036854775807", "0::", "0::/../..", "1:cpu:", ":", "\0", "Max open files", "Max locked memory   x  y  z", "6..", "tsc hpet", new string('9', 70_000)];
@@ -264,7 +264,7 @@ public sealed class DoctorTests
     }
 
     [Fact]
-    public async Task A_port_is_free_or_told_with_its_holder()
+    public async Task A_port_is_free_or_reported_with_its_holder()
     {
         await using var holder = await RunningTool.Serve("echo", "--listen", "*:0");
         int port = ((IPEndPoint)holder.EndPoint).Port;
@@ -284,7 +284,7 @@ public sealed class DoctorTests
     [InlineData("--loops takes a number from 1 to 256, not '0'.", "--loops", "0")]
     [InlineData("--app takes a program that has a .runtimeconfig.json beside it, not 'nothing.dll'.", "--app", "nothing.dll")]
     [InlineData("'--fix' is not known here.", "--fix")]
-    public async Task Wrong_arguments_are_told_with_what_is_right(string expected, params string[] arguments)
+    public async Task Wrong_arguments_are_reported_with_the_right_form(string expected, params string[] arguments)
     {
         var (code, output, errors) = await RunningTool.Run(null, ["doctor", .. arguments]);
         Assert.Equal(2, code);

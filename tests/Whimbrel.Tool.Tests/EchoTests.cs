@@ -42,7 +42,7 @@ public class EchoTests
     }
 
     [Fact]
-    public async Task It_listens_where_it_is_told_with_as_many_loops_as_it_is_told()
+    public async Task It_listens_on_the_given_address_with_the_given_number_of_loops()
     {
         await using var tool = RunningTool.Start("serve", "echo", "--listen", "[::1]:0", "--loops", "3", "--engine", "auto");
         var line = await tool.Out.ThatContains("listening on [::1]:");

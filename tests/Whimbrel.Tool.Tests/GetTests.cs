@@ -183,7 +183,7 @@ public sealed class GetTests : IDisposable
     }
 
     [Fact]
-    public async Task What_is_wrong_on_the_command_line_is_said_in_one_line()
+    public async Task A_wrong_command_line_is_reported_in_one_line()
     {
         await RunningTool.AssertRefused("A URL is missing.", "whimbrel get", "get");
         await RunningTool.AssertRefused("'ftp://x/' is no URL of HTTP", "whimbrel get", "get", "ftp://x/");

@@ -43,7 +43,7 @@ public class LifeTests
     }
 
     [Fact]
-    public async Task A_port_that_is_taken_is_told_with_its_holder()
+    public async Task A_taken_port_is_reported_with_its_holder()
     {
         await using var holder = await RunningTool.Serve("echo");
         var (code, output, errors) = await RunningTool.Run(null, "serve", "chat", "--listen", holder.Address);

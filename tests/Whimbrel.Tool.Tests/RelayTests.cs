@@ -9,7 +9,7 @@ public sealed class RelayTests
     private static CancellationToken Stop => TestContext.Current.CancellationToken;
 
     [Fact]
-    public async Task Lines_come_back_through_two_relays_that_tell_each_other_who_the_client_is()
+    public async Task Lines_come_back_through_two_relays_that_pass_on_the_clients_address()
     {
         await using var echo = await RunningTool.Serve("echo");
         await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1,10.0.0.0/8");
@@ -26,7 +26,7 @@ public sealed class RelayTests
     }
 
     [Fact]
-    public async Task TLS_ends_at_the_relay_also_behind_a_header()
+    public async Task TLS_ends_at_the_relay_also_after_a_header()
     {
         await using var echo = await RunningTool.Serve("echo");
         await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1", "--tls");
@@ -39,7 +39,7 @@ public sealed class RelayTests
     }
 
     [Fact]
-    public async Task TLS_goes_on_to_a_target_behind_the_header_and_only_to_the_right_one()
+    public async Task TLS_continues_to_a_target_after_the_header_and_only_to_the_right_one()
     {
         await using var echo = await RunningTool.Serve("echo");
         await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1", "--tls");

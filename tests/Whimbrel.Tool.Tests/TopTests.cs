@@ -80,7 +80,7 @@ public sealed class TopTests : IDisposable
     }
 
     [Fact]
-    public async Task What_is_no_status_is_said_so()
+    public async Task An_invalid_status_is_reported_as_such()
     {
         await AssertFailsAsync($"There is no {Path}: no server has it open", Path);
         await File.WriteAllTextAsync(_folder["file"], "text", TestContext.Current.CancellationToken);
@@ -103,14 +103,14 @@ public sealed class TopTests : IDisposable
     }
 
     [Fact]
-    public async Task One_who_says_nothing_is_not_waited_for_without_end()
+    public async Task A_silent_process_is_not_waited_for_forever()
     {
         using var answers = new Answers(_folder["silent"], null);
         await AssertFailsAsync($"Nothing came from {answers.Path} in 5 seconds", answers.Path);
     }
 
     [Fact]
-    public async Task A_process_without_one_is_told_of()
+    public async Task A_process_without_a_status_socket_is_reported()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "This system has no /proc.");
         await using var without = await RunningTool.Serve("echo");

@@ -86,7 +86,7 @@ public class TopViewTests
     }
 
     [Fact]
-    public void What_a_server_says_never_commands_the_terminal()
+    public void Texts_of_a_server_never_control_the_terminal()
     {
         var evil = Snapshot(2) with
         {
@@ -116,7 +116,7 @@ public class TopViewTests
     [InlineData("{\"whimbrel\":1,\"engine\":null}", 1)]
     [InlineData("{\"whimbrel\":1,\"servers\":[{\"slowest\":null}]}", 1)]
     [InlineData("{\"whimbrel\":1,\"loops\":[{\"turns\":\"many\"}]}", 1)]
-    public void A_line_that_is_no_status_is_none(string line, int version)
+    public void A_line_that_is_no_status_is_rejected(string line, int version)
     {
         Assert.Null(TopSnapshot.Read(Encoding.UTF8.GetBytes(line), out var said));
         Assert.Equal(version, said);

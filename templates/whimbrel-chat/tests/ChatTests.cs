@@ -12,7 +12,7 @@ public sealed class ChatTests : IDisposable
     public void Dispose() => _network.Dispose();
 
     [Fact]
-    public void What_one_guest_says_the_others_see()
+    public void A_line_of_one_guest_is_shown_to_the_others()
     {
         TestPeer anna = Enter("anna"), bert = Enter("bert");
         Assert.Equal("bert is here", anna.ReceiveLine());

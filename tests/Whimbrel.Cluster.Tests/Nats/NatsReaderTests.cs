@@ -49,7 +49,7 @@ public sealed class NatsReaderTests
     }
 
     [Fact]
-    public void Whatever_a_server_says_is_read_the_same_at_every_split() => Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
+    public void Any_bytes_of_a_server_are_read_the_same_at_every_split() => Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
 
     [Theory]
     [InlineData("HTTP/1.1 400 Bad Request\r\n")]
@@ -68,7 +68,7 @@ public sealed class NatsReaderTests
     [InlineData("HMSG a 1 3 2\r\nxx\r\n")]
     [InlineData("HMSG a 1 r 1 2 3\r\n")]
     [InlineData("SUB a 1\r\n")]
-    public void What_is_no_word_of_a_server_is_found(string text) =>
+    public void An_unknown_command_of_a_server_is_detected(string text) =>
         Assert.Equal(NatsItemKind.Malformed, NatsReader.Read(Encoding.Latin1.GetBytes(text), MostPayload).Kind);
 
     [Fact]
@@ -120,14 +120,14 @@ public sealed class NatsReaderTests
     [InlineData("{\"max_payload\":\"x\",\"tls_required\":3}", false)]
     [InlineData("{\"max_payload\":-1}", true)]
     [InlineData("{\"max_payload\":99999999999}", true)]
-    public void What_a_server_says_of_itself_is_read_or_refused(string json, bool isRead)
+    public void The_INFO_of_a_server_is_read_or_refused(string json, bool isRead)
     {
         Assert.Equal(isRead, NatsInfo.TryRead(Encoding.UTF8.GetBytes(json), out NatsInfo? info));
         if (isRead) Assert.Equal(new NatsInfo(1 << 20, false, false, false, false, false), info);
     }
 
     [Fact]
-    public void What_goes_to_a_server_cannot_be_broken_out_of()
+    public void Values_sent_to_a_server_cannot_inject_commands()
     {
         string connect = Encoding.UTF8.GetString(NatsLines.Connect("o'hara", "a\"b\r\nPUB x 0\\ü", null));
         Assert.EndsWith("}\r\nPING\r\n", connect, StringComparison.Ordinal);
@@ -158,7 +158,7 @@ public sealed class NatsReaderTests
     [InlineData("nats://h,tls://b")]
     [InlineData("nats://h:99999")]
     [InlineData("nats://u:secret@999.1.1.1")]
-    public void What_is_no_address_is_refused_without_telling_its_password(string text)
+    public void An_invalid_address_is_refused_without_showing_its_password(string text)
     {
         ArgumentException e = Assert.Throws<ArgumentException>(() => new NatsBus(text));
         Assert.StartsWith("The address of the broker is wrong: ", e.Message, StringComparison.Ordinal);

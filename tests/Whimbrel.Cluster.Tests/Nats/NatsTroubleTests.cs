@@ -20,7 +20,7 @@ public sealed class NatsTroubleTests : TroubleTests
     private Task RefusedAsync(string address, NatsOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
 
     [Fact]
-    public async Task Nobody_listens() => await RefusedAsync($"nats://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "NATS nats://127.0.0.1:", "connection refused", "Does the server run there?");
+    public async Task A_broker_that_does_not_listen_is_reported() => await RefusedAsync($"nats://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "NATS nats://127.0.0.1:", "connection refused", "Does the server run there?");
 
     [Fact]
     public async Task The_name_is_unknown() => await RefusedAsync("nats://nowhere.invalid", null, "NATS nats://nowhere.invalid:4222", "unknown", "See the address.");
@@ -62,7 +62,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task Who_asks_for_TLS_tells_no_password_to_a_server_without_it()
+    public async Task A_bus_that_requires_TLS_sends_no_password_to_a_server_without_it()
     {
         SaidServer server = await SaidAsync(Info);
         await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "it offers no TLS", "has heard no password");
@@ -71,7 +71,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task What_is_put_before_the_handshake_is_refused()
+    public async Task Data_injected_before_the_handshake_is_refused()
     {
         SaidServer server = await SaidAsync("INFO {\"tls_required\":true}\r\n+OK\r\n");
         await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "TLS");
@@ -85,7 +85,7 @@ public sealed class NatsTroubleTests : TroubleTests
     [InlineData("", "did not greet within 0.2 s")]
     [InlineData("INFO {}\r\n", "did not greet within 0.2 s")]
     [InlineData("-ERR 'maximum connections exceeded'\r\n", "it said 'maximum connections exceeded'")]
-    public async Task What_answers_is_no_server_that_serves(string greeting, string message)
+    public async Task A_server_that_cannot_serve_is_reported(string greeting, string message)
     {
         SaidServer server = await SaidAsync(greeting, answer: "");
         await RefusedAsync(server.Address, new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) }, message, "cannot be used");
@@ -102,7 +102,7 @@ public sealed class NatsTroubleTests : TroubleTests
     [InlineData("PONG\r\nnonsense\r\n", "speaks no NATS: 'nonsense'")]
     [InlineData("PONG\r\n-ERR 'Slow Consumer'\r\n", "it said 'Slow Consumer'")]
     [InlineData("PONG\r\n-ERR 'Stale Connection'\r\n", "it said 'Stale Connection'")]
-    public async Task An_open_connection_that_goes_wrong_is_told_as_lost_with_what_comes_next(string answer, string message)
+    public async Task A_failing_open_connection_is_reported_as_lost_with_the_next_state(string answer, string message)
     {
         SaidServer server = await SaidAsync(Info, answer);
         BusNode node = Node(server.Address, new NatsOptions { Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false } });
@@ -125,7 +125,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_payload_that_is_too_large_is_passed_over_and_messages_of_nobody_too()
+    public async Task A_payload_that_is_too_large_is_skipped_and_so_are_messages_without_a_subscriber()
     {
         const int Large = NatsBus.MostEnvelopeBytes + 1;
         SaidServer server = await SaidAsync(Info);
@@ -138,7 +138,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task What_the_user_may_not_do_is_told_and_the_rest_goes_on()
+    public async Task A_denied_operation_is_reported_and_the_rest_continues()
     {
         NatsBroker broker = await BrokerAsync("authorization { users: [ { user: a, password: b, permissions: { publish: \"t.one\", subscribe: \"t.one\" } } ] }");
         List<string> told = [];
@@ -170,7 +170,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_subscriber_that_stalls_is_cut_by_the_server_and_hears_of_it()
+    public async Task A_stalled_subscriber_is_disconnected_by_the_server_and_notified()
     {
         NatsBroker broker = await BrokerAsync("max_pending: 2000000\nmax_payload: 1000000\nwrite_deadline: \"200ms\"");
         BusNode other = Node(broker.Address), quick = Node(broker.Address);
@@ -180,7 +180,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_server_that_comes_back_with_another_password_is_told_once()
+    public async Task A_server_that_comes_back_with_another_password_is_reported_once()
     {
         NatsBroker broker = await BrokerAsync("authorization { user: a, password: b }");
         List<string> told = [];
@@ -227,7 +227,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task What_others_do_to_a_stream_is_another_stream()
+    public async Task A_stream_changed_by_others_has_another_epoch()
     {
         (BusNode node, NatsBroker broker) = await StreamingAsync();
         string name = NatsStream.NameOf("t.one");
@@ -277,7 +277,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_stream_of_others_on_the_same_subject_is_told_and_nothing_is_kept()
+    public async Task A_foreign_stream_on_the_same_subject_is_reported_and_nothing_is_kept()
     {
         List<string> told = [];
         NatsBroker broker = Keep(new NatsBroker("", isTls: false) { IsStreaming = true });
@@ -291,7 +291,7 @@ public sealed class NatsTroubleTests : TroubleTests
 
     // Accepted messages may be lost with the server, and their offsets would be used again.
     [Fact]
-    public async Task A_server_that_was_restarted_with_what_it_kept_begins_its_streams_anew()
+    public async Task A_server_restarted_with_its_store_starts_its_streams_again()
     {
         DirectoryInfo kept = Directory.CreateTempSubdirectory("whimbrel-nats");
         try

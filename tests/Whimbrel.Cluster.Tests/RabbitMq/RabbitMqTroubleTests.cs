@@ -19,7 +19,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     private Task RefusedAsync(string address, RabbitMqOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
 
     [Fact]
-    public async Task Nobody_listens() => await RefusedAsync($"amqp://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "RabbitMQ amqp://127.0.0.1:", "connection refused", "Does the server run there?");
+    public async Task A_broker_that_does_not_listen_is_reported() => await RefusedAsync($"amqp://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "RabbitMQ amqp://127.0.0.1:", "connection refused", "Does the server run there?");
 
     [Fact]
     public async Task The_name_is_unknown() => await RefusedAsync("amqp://nowhere.invalid", null, "RabbitMQ amqp://nowhere.invalid:5672", "unknown", "See the address.");
@@ -30,7 +30,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     [InlineData("", "/missing", "NOT_ALLOWED", "See the virtual host")]
     [InlineData("chat:to%3Aken@", "", "NOT_ALLOWED", "See the virtual host")]
     [InlineData("poor:poor@", "", "ACCESS_REFUSED", "configure, write and read ^whimbrel")]
-    public async Task What_the_user_may_not_do_is_said(string login, string virtualHost, params string[] words) => await RefusedAsync($"amqp://{login}127.0.0.1:{server.Port}{virtualHost}", null, words);
+    public async Task An_operation_denied_to_the_user_is_reported(string login, string virtualHost, params string[] words) => await RefusedAsync($"amqp://{login}127.0.0.1:{server.Port}{virtualHost}", null, words);
 
     [Fact]
     public async Task Users_virtual_hosts_and_options_are_taken()
@@ -52,7 +52,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     }
 
     [Fact]
-    public async Task The_certificate_is_verified_unless_somebody_says_otherwise()
+    public async Task The_certificate_is_verified_unless_the_options_say_otherwise()
     {
         await RefusedAsync($"amqps://127.0.0.1:{server.TlsPort}", null, "TLS failed", "RabbitMqOptions.Tls");
         SslOption trusting = new() { CertificateValidationCallback = static (_, _, _, errors) => errors != SslPolicyErrors.RemoteCertificateNotAvailable };
@@ -70,7 +70,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     }
 
     [Fact]
-    public async Task What_answers_is_no_server()
+    public async Task A_peer_that_is_no_server_is_reported()
     {
         Server plain = Keep(new Server(new ServerOptions { Engine = Engine, EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0) }, static () => new Mute()));
         await plain.StartAsync();
@@ -108,7 +108,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
 
     // Marks, keys, and foreign messages in its queue.
     [Fact]
-    public async Task What_was_on_its_way_when_a_subscription_was_given_up_does_not_come_to_the_next_one()
+    public async Task A_message_in_transit_at_an_unsubscribe_does_not_reach_the_next_subscription()
     {
         string exchange = $"whimbrel.{Guid.NewGuid():N}";
         BusNode a = Node($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = exchange }), b = Node($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = exchange });

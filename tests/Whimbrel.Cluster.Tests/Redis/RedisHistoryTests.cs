@@ -20,7 +20,7 @@ public sealed class RedisHistoryTests : GroupHistorySuite
     }
 
     [Fact]
-    public async Task What_others_do_to_its_keys_is_a_stream_that_was_trimmed_or_another_one()
+    public async Task Keys_changed_by_others_make_a_trimmed_stream_or_another_epoch()
     {
         Assert.True(await AppendAsync(0, "t.one", "a", "b", "c"));
         HistoryPage? first = await ReadAsync(0, "t.one", 0);
@@ -54,7 +54,7 @@ public sealed class RedisHistoryTests : GroupHistorySuite
     }
 
     [Fact]
-    public async Task A_stream_that_nobody_reads_goes_an_hour_after_its_entries()
+    public async Task A_stream_that_is_not_read_is_removed_an_hour_after_its_entries()
     {
         Assert.True(await AppendAsync(0, "t.one", new HistoryLimits { MaxAge = TimeSpan.FromSeconds(10) }, "a"));
         foreach (string key in (string[])[Known, Entries]) Assert.InRange(int.Parse((await CommandAsync($"TTL {key}"))[1..], System.Globalization.CultureInfo.InvariantCulture), 3000, 3610);

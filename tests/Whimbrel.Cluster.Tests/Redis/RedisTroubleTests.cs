@@ -26,7 +26,7 @@ public sealed class RedisTroubleTests : TroubleTests
     private Task RefusedAsync(string address, RedisOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
 
     [Fact]
-    public async Task Nobody_listens() => await RefusedAsync($"redis://:secret@127.0.0.1:{RealProgram.FreePort()}", null, "Redis redis://127.0.0.1:", "connection refused", "Does the server run there?");
+    public async Task A_broker_that_does_not_listen_is_reported() => await RefusedAsync($"redis://:secret@127.0.0.1:{RealProgram.FreePort()}", null, "Redis redis://127.0.0.1:", "connection refused", "Does the server run there?");
 
     [Fact]
     public async Task The_name_is_unknown() => await RefusedAsync("redis://nowhere.invalid", null, "Redis redis://nowhere.invalid:6379", "unknown", "See the address.");
@@ -78,7 +78,7 @@ public sealed class RedisTroubleTests : TroubleTests
     [InlineData(">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n", "its answer to HELLO is none of RESP3")]
     [InlineData("", "did not answer within 0.2 s")]
     [InlineData("%7\r\n", "did not answer within 0.2 s")]
-    public async Task What_answers_is_no_server_that_serves(string answer, string message) =>
+    public async Task A_server_that_cannot_serve_is_reported(string answer, string message) =>
         await RefusedAsync(await SaidAsync(answer), new RedisOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) }, message, "cannot be used");
 
     [Theory]
@@ -89,7 +89,7 @@ public sealed class RedisTroubleTests : TroubleTests
     [Theory]
     [InlineData("nonsense\r\n", "what answers there speaks no RESP: 'nonsense..'")]
     [InlineData("", "it sent nothing for 0.3 s")]
-    public async Task An_open_connection_that_goes_wrong_is_told_as_lost_with_what_comes_next(string behind, string message)
+    public async Task A_failing_open_connection_is_reported_as_lost_with_the_next_state(string behind, string message)
     {
         ReconnectPolicy late = new() { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false };
         BusNode node = Node(await SaidAsync(Hello + behind), new RedisOptions { Reconnect = late, PingInterval = TimeSpan.FromMilliseconds(100) });
@@ -99,7 +99,7 @@ public sealed class RedisTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_payload_that_is_too_large_is_passed_over_and_messages_of_nobody_too()
+    public async Task A_payload_that_is_too_large_is_skipped_and_so_are_messages_without_a_subscriber()
     {
         const int Large = RedisBus.MostEnvelopeBytes + 1;
         string behind = $"{Message("t.one", new string('x', Large))}{Message("t.two", "x")}{Message("", "x")}>1\r\n+x\r\n>3\r\n+message\r\n$14\r\nwhimbrel:t.one\r\n:1\r\n{Message("t.one", "last")}";
@@ -117,7 +117,7 @@ public sealed class RedisTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task What_was_on_its_way_when_a_subscription_was_given_up_does_not_come_to_the_next_one()
+    public async Task A_message_in_transit_at_an_unsubscribe_does_not_reach_the_next_subscription()
     {
         BusNode node = Node(await SaidAsync(Hello), new RedisOptions { PingInterval = TimeSpan.FromHours(1) });
         await node.StartAsync();
@@ -136,7 +136,7 @@ public sealed class RedisTroubleTests : TroubleTests
 
     // A restarted server may lack messages that it had accepted, and their offsets would be used again.
     [Fact]
-    public async Task A_server_that_was_restarted_with_what_it_kept_begins_its_streams_anew()
+    public async Task A_server_restarted_with_its_store_starts_its_streams_again()
     {
         DirectoryInfo kept = Directory.CreateTempSubdirectory("whimbrel-redis");
         try
@@ -175,7 +175,7 @@ public sealed class RedisTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task What_the_user_may_not_do_is_told_and_the_rest_goes_on()
+    public async Task A_denied_operation_is_reported_and_the_rest_continues()
     {
         RedisBroker broker = await BrokerAsync("user a on >b &whimbrel:t.one +@pubsub +ping +hello");
         List<string> told = [];
@@ -197,7 +197,7 @@ public sealed class RedisTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task Applications_with_another_prefix_hear_nothing()
+    public async Task Applications_with_another_prefix_receive_nothing()
     {
         RedisBroker broker = await BrokerAsync("");
         BusNode one = Node(broker.Address), two = Node(broker.Address, new RedisOptions { Prefix = "other:" });
@@ -215,7 +215,7 @@ public sealed class RedisTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_subscriber_that_stalls_is_cut_by_the_server_and_hears_of_it()
+    public async Task A_stalled_subscriber_is_disconnected_by_the_server_and_notified()
     {
         RedisBroker broker = await BrokerAsync("client-output-buffer-limit pubsub 2mb 1mb 1");
         BusNode quick = Node(broker.Address);
@@ -223,7 +223,7 @@ public sealed class RedisTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_server_that_comes_back_with_another_password_is_told_once()
+    public async Task A_server_that_comes_back_with_another_password_is_reported_once()
     {
         RedisBroker broker = await BrokerAsync("requirepass b");
         List<string> told = [];

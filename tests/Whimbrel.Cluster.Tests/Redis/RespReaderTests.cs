@@ -79,7 +79,7 @@ public sealed class RespReaderTests
     private static string Nested(int depth, string core) => string.Concat(Enumerable.Repeat("*1\r\n", depth)) + core;
 
     [Fact]
-    public void Whatever_a_server_says_is_read_the_same_at_every_split() => Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
+    public void Any_bytes_of_a_server_are_read_the_same_at_every_split() => Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
 
     [Theory]
     [InlineData("H")] // of HTTP, before its line is complete
@@ -110,7 +110,7 @@ public sealed class RespReaderTests
     [InlineData(">2\r\n$1001\r\n")]
     [InlineData("*1\r\n$1001\r\n")]
     [InlineData(">1\r\n*1\r\n$1001\r\n")]
-    public void What_is_no_value_or_too_large_is_found(string text) => Assert.Equal(RespKind.Malformed, Read(text).Kind);
+    public void An_invalid_or_too_large_value_is_detected(string text) => Assert.Equal(RespKind.Malformed, Read(text).Kind);
 
     [Fact]
     public void Depth_elements_lines_and_bulks_have_limits_and_what_is_at_them_is_read()
@@ -195,7 +195,7 @@ public sealed class RespReaderTests
     }
 
     [Fact]
-    public void What_goes_to_a_server_cannot_be_broken_out_of()
+    public void Values_sent_to_a_server_cannot_inject_commands()
     {
         byte[] buffer = new byte[200];
         int length = RedisCommands.WritePublish(buffer, "p:", "app.group.x", 123);
@@ -225,7 +225,7 @@ public sealed class RespReaderTests
     [InlineData("redis://u:secret@h?x")]
     [InlineData("redis://h:99999")]
     [InlineData("redis://u:secret@999.1.1.1")]
-    public void What_is_no_address_is_refused_without_telling_its_password(string text)
+    public void An_invalid_address_is_refused_without_showing_its_password(string text)
     {
         ArgumentException e = Assert.Throws<ArgumentException>(() => new RedisBus(text));
         Assert.StartsWith("The address of the broker is wrong: ", e.Message, StringComparison.Ordinal);

@@ -62,7 +62,7 @@ public sealed class CSharpMulticastTests
     }
 
     [Fact]
-    public void What_a_session_sends_itself_comes_after_the_messages_that_were_collected_for_it()
+    public void A_sessions_own_send_follows_the_messages_collected_for_it()
     {
         using Room room = new(sessions: 3, threads: 1);
         using (room.Stop(0))

@@ -131,7 +131,7 @@ public sealed class CSharpOptionTests : IDisposable
     }
 
     [Fact]
-    public void What_is_no_address_throws_where_it_is_said()
+    public void An_invalid_address_throws_at_the_call()
     {
         Assert.Throws<FormatException>(() => new TcpServer(_service, "nobody", 1));
         Assert.Throws<FormatException>(() => new UdpServer(_service, "nobody", 1));

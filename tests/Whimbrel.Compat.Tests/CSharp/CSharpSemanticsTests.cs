@@ -75,7 +75,7 @@ public sealed class CSharpSemanticsTests : IDisposable
 
     // 3: data sent in OnConnected arrives, on both sides; in OnDisconnected sending returns false.
     [Fact]
-    public void What_is_sent_in_OnConnected_leaves_and_in_OnDisconnected_does_not()
+    public void Data_sent_in_OnConnected_is_sent_and_in_OnDisconnected_is_not()
     {
         _server.AtConnected = static s => Assert.True(s.SendAsync("welcome"));
         Assert.True(_server.Start());
@@ -93,7 +93,7 @@ public sealed class CSharpSemanticsTests : IDisposable
 
     // 4: OnEmpty is called once after OnConnected if nothing was sent there, and each time the queue has drained.
     [Fact]
-    public void OnEmpty_is_told_when_nothing_waits()
+    public void OnEmpty_is_called_when_nothing_is_pending()
     {
         Assert.True(_server.Start());
         using RecordingClient client = Connected();
@@ -129,7 +129,7 @@ public sealed class CSharpSemanticsTests : IDisposable
 
     // 6: DisconnectAll ends all current sessions, and the server continues.
     [Fact]
-    public void DisconnectAll_ends_all_and_the_server_goes_on()
+    public void DisconnectAll_ends_all_sessions_and_the_server_continues()
     {
         Assert.True(_server.Start());
         using RecordingClient one = Connected(new Log()), two = Connected(new Log());
@@ -252,7 +252,7 @@ public sealed class CSharpSemanticsTests : IDisposable
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_is_queued_leaves_before_a_disconnect(bool waits)
+    public void Queued_data_is_sent_before_a_disconnect(bool waits)
     {
         const int Many = 3 * 1024 * 1024;
         using LastWordsServer server = new(_service, new byte[Many], waits);
@@ -302,7 +302,7 @@ public sealed class CSharpSemanticsTests : IDisposable
 
     // 14, C7: a call that times out ends only itself: calls of other threads continue to wait.
     [Fact]
-    public void A_receive_whose_time_is_over_does_not_end_the_others()
+    public void A_receive_that_times_out_does_not_end_the_others()
     {
         Assert.True(_server.Start());
         using RecordingClient client = Client();
@@ -341,7 +341,7 @@ public sealed class CSharpSemanticsTests : IDisposable
     // 16: BytesPending counts everything the kernel has not accepted. OnSending can skip a peer that never reads, and
     // the others receive everything.
     [Fact]
-    public void OnSending_holds_a_peer_that_never_reads_and_the_others_go_on()
+    public void OnSending_skips_a_peer_that_never_reads_and_the_others_continue()
     {
         const int Limit = 64 * 1024, Size = 4096, Messages = 4000;
         using HoldingServer server = new(_service, Limit);

@@ -92,7 +92,7 @@ public sealed class CSharpSslTests : IDisposable
     }
 
     [Fact]
-    public void A_known_root_is_taken_and_bytes_flow_behind_the_handshake()
+    public void A_known_root_is_accepted_and_data_flows_after_the_handshake()
     {
         using EchoServer server = new(_service, ServerContext(), _log);
         Assert.True(server.Start());
@@ -108,7 +108,7 @@ public sealed class CSharpSslTests : IDisposable
     }
 
     [Fact]
-    public void A_root_of_somebody_else_is_refused()
+    public void A_foreign_root_is_refused()
     {
         using EchoServer server = new(_service, ServerContext(), _log);
         Assert.True(server.Start());
@@ -120,7 +120,7 @@ public sealed class CSharpSslTests : IDisposable
     }
 
     [Fact]
-    public void What_is_wrong_with_files_throws_at_the_call_that_names_them()
+    public void Invalid_files_throw_at_the_call_that_names_them()
     {
         MakeCertificate("server", "qwerty");
         using SslContext context = new(SslMethod.TLS);
@@ -189,7 +189,7 @@ public sealed class CSharpSslTests : IDisposable
 
     // Nothing is sent before the handshake: plaintext of a Multicast would break the handshake or leak data.
     [Fact]
-    public void A_multicast_reaches_who_is_handshaked_alone()
+    public void A_multicast_reaches_only_sessions_with_a_completed_handshake()
     {
         using EchoServer server = new(_service, ServerContext(), _log);
         Assert.True(server.Start());

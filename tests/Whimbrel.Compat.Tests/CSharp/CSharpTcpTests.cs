@@ -26,7 +26,7 @@ public sealed class CSharpTcpTests : IDisposable
     private RecordingClient Client() => new(_service, _clients, "127.0.0.1", _server.Port);
 
     [Fact]
-    public void One_connection_is_told_in_the_old_order()
+    public void One_connection_is_reported_in_the_old_order()
     {
         Assert.True(_server.Start());
         Assert.False(_server.Start());
@@ -51,7 +51,7 @@ public sealed class CSharpTcpTests : IDisposable
     }
 
     [Fact]
-    public void What_was_received_is_an_array_of_its_own()
+    public void Received_data_is_in_a_separate_array()
     {
         Assert.True(_server.Start());
         using RecordingClient client = Client();
@@ -68,7 +68,7 @@ public sealed class CSharpTcpTests : IDisposable
     }
 
     [Fact]
-    public void A_connect_that_fails_is_told_as_disconnected_alone()
+    public void A_failed_connect_is_reported_as_disconnected_only()
     {
         Assert.True(_server.Start());
         using RecordingClient client = Client();
@@ -157,7 +157,7 @@ public sealed class CSharpTcpTests : IDisposable
     }
 
     [Fact]
-    public void What_is_begun_before_the_service_starts_with_it_and_objects_outlive_its_restart()
+    public void Objects_started_before_the_service_start_with_it_and_outlive_its_restart()
     {
         Assert.True(_service.Stop());
         Assert.True(_server.Start());

@@ -32,7 +32,7 @@ public sealed class CSharpUdpTests : IDisposable
     // 1: start, connect, datagrams, disconnect and stop are reported in this order, once each, and the state matches
     // the callback.
     [Fact]
-    public void One_exchange_is_told_in_the_old_order()
+    public void One_exchange_is_reported_in_the_old_order()
     {
         Assert.True(_server.Start());
         Assert.False(_server.Start());
@@ -99,7 +99,7 @@ public sealed class CSharpUdpTests : IDisposable
     }
 
     [Fact]
-    public void Without_a_call_of_ReceiveAsync_nothing_is_told_and_a_call_that_waits_names_the_peer()
+    public void Without_a_call_of_ReceiveAsync_nothing_is_reported_and_a_blocking_receive_names_the_peer()
     {
         Assert.True(_server.Start());
         using UdpAsker client = new(_service, _clients, "127.0.0.1", _server.Port) { Arms = false };
@@ -124,7 +124,7 @@ public sealed class CSharpUdpTests : IDisposable
 
     // S4: in the original it was valid in the callback only, and had no members to query.
     [Fact]
-    public void An_end_point_may_be_kept_and_says_who_it_is()
+    public void An_end_point_may_be_kept_and_identifies_its_peer()
     {
         Assert.True(_server.Start());
         using UdpAsker client = Client();
@@ -145,7 +145,7 @@ public sealed class CSharpUdpTests : IDisposable
     // U2, U3: in the original, a second send was rejected while the first was in progress, and a failed one was joined
     // with the next.
     [Fact]
-    public void Many_sends_at_once_leave_and_one_that_fails_is_told_by_its_number()
+    public void Many_concurrent_sends_are_sent_and_a_failed_one_is_reported_by_its_number()
     {
         Assert.True(_server.Start());
         using UdpAsker client = Client();
@@ -165,7 +165,7 @@ public sealed class CSharpUdpTests : IDisposable
 
     // The server reports a size of 0, so that it fetches the next datagram; the client closes.
     [Fact]
-    public void What_passes_a_limit_is_an_error_of_both()
+    public void A_datagram_over_the_limit_is_an_error_on_both_sides()
     {
         _server.SetupReceiveBufferLimit(100);
         Assert.True(_server.Start());
@@ -186,7 +186,7 @@ public sealed class CSharpUdpTests : IDisposable
     }
 
     [Fact]
-    public void A_callback_that_throws_is_an_error_and_the_server_goes_on()
+    public void A_callback_that_throws_is_an_error_and_the_server_continues()
     {
         _server.AtReceived = static (_, _, text) =>
         {
@@ -204,7 +204,7 @@ public sealed class CSharpUdpTests : IDisposable
     // 4: asynchronous connect, disconnect and reconnect are reported in call order, and a connect may be started in
     // OnDisconnected.
     [Fact]
-    public void Calls_that_do_not_wait_are_told_in_the_order_of_the_calls()
+    public void Asynchronous_calls_are_reported_in_call_order()
     {
         Assert.True(_server.Start());
         using UdpAsker client = Client();

@@ -9,7 +9,7 @@ namespace Whimbrel.Compat.Tests.CSharp;
 public sealed class ServiceTests
 {
     [Fact]
-    public void Threads_begin_before_the_start_is_told_and_end_behind_the_stop()
+    public void Threads_begin_before_the_start_is_reported_and_end_after_the_stop()
     {
         Log log = new();
         using RecordingService service = new(log, 2);
@@ -35,7 +35,7 @@ public sealed class ServiceTests
     }
 
     [Fact]
-    public void Only_a_service_that_polls_is_told_that_it_is_idle()
+    public void OnIdle_is_called_only_for_a_polling_service()
     {
         Log log = new();
         using RecordingService service = new(log);

@@ -55,7 +55,7 @@ public sealed class TimerTests
     }
 
     [Fact]
-    public void A_wait_on_the_calling_thread_tells_nothing()
+    public void A_wait_on_the_calling_thread_calls_no_callback()
     {
         Log log = new();
         using Service service = new();
@@ -71,7 +71,7 @@ public sealed class TimerTests
     }
 
     [Fact]
-    public void What_expires_before_the_start_is_told_behind_it()
+    public void An_expiry_before_the_start_is_reported_after_it()
     {
         Log log = new();
         using RecordingService service = new(log);
@@ -85,7 +85,7 @@ public sealed class TimerTests
     }
 
     [Fact]
-    public void A_callback_that_throws_is_told_as_an_error()
+    public void A_callback_that_throws_is_reported_as_an_error()
     {
         Log log = new();
         using Service service = new();

@@ -53,7 +53,7 @@ public sealed class BulkTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void A_peer_that_fills_the_largest_array_is_cut_off_and_told(Scheduling callbacks)
+    public void A_peer_that_fills_the_largest_array_is_disconnected_with_an_error(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         using EchoServer server = new(limit: 40_000);

@@ -26,7 +26,7 @@ public sealed class CostTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void A_message_that_is_told_as_sent_allocates_nothing(Scheduling callbacks)
+    public void A_message_reported_as_sent_allocates_nothing(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         using EchoServer server = new() { IsTold = true };

@@ -45,7 +45,7 @@ public sealed class DefectTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void N16_a_member_that_falls_behind_for_a_moment_stays_and_the_others_wait_for_nothing(bool isLimited)
+    public void N16_a_member_that_lags_for_a_moment_stays_and_the_others_do_not_wait(bool isLimited)
     {
         const int Piece = 16 * 1024;
         Log log = new();
@@ -111,7 +111,7 @@ public sealed class DefectTests
     // N6: flags were checked and then set without synchronization. Callbacks came twice, or for sessions that never
     // connected.
     [Fact]
-    public void N6_who_is_disconnected_by_many_at_once_is_told_once()
+    public void N6_a_session_disconnected_by_many_threads_is_reported_once()
     {
         const int Rounds = 30;
         Log log = new(), clientLog = new();
@@ -149,7 +149,7 @@ public sealed class DefectTests
     [InlineData(Scheduling.Inline, true)]
     [InlineData(Scheduling.ThreadPool, false)]
     [InlineData(Scheduling.ThreadPool, true)]
-    public void N6_a_connection_that_ends_while_OnDisconnecting_runs_is_told_so_behind_it(Scheduling callbacks, bool byPeer)
+    public void N6_a_connection_that_ends_while_OnDisconnecting_runs_is_reported_after_it(Scheduling callbacks, bool byPeer)
     {
         using Setting setting = new(callbacks);
         using ManualResetEventSlim goOn = new();
@@ -304,7 +304,7 @@ public sealed class DefectTests
 
     // N14: a server could not be bound to a host name, and a client could not connect to one.
     [Fact]
-    public void N14_a_name_is_listened_at_and_dialled()
+    public void N14_a_host_name_can_be_listened_on_and_connected_to()
     {
         using TcpServer server = new(new DnsEndPoint("localhost", 0));
         Assert.True(server.Start());
@@ -315,7 +315,7 @@ public sealed class DefectTests
 
     // N17: a connection accepted during a stop stayed open.
     [Fact]
-    public void N17_of_those_who_come_while_a_server_stops_nobody_is_left()
+    public void N17_connections_accepted_while_a_server_stops_are_closed()
     {
         const int Count = 40;
         Log log = new();

@@ -282,7 +282,7 @@ public sealed class EndingTests
     // reported once.
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task Threads_that_end_one_session_at_once_tell_it_once_and_no_two_callbacks_overlap(EngineKind kind, Scheduling callbacks)
+    public async Task Threads_that_end_one_session_at_once_cause_one_report_and_no_two_callbacks_overlap(EngineKind kind, Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         const int Rounds = 100, Threads = 3;
@@ -454,7 +454,7 @@ public sealed class EndingTests
     }
 
     [Fact]
-    public void What_OnDisconnected_throws_is_thrown_by_Disconnect_and_all_other_sessions_end()
+    public void An_exception_of_OnDisconnected_is_thrown_by_Disconnect_and_all_other_sessions_end()
     {
         const int Sessions = 3;
         Log log = new();

@@ -37,7 +37,7 @@ public sealed class FamilyEndingTests : IDisposable
 
     [Theory]
     [MemberData(nameof(Families))]
-    public async Task Ends_of_a_family_wait_for_no_lock_and_are_told_once(string family, Scheduling callbacks)
+    public async Task Ends_of_a_family_wait_for_no_lock_and_are_reported_once(string family, Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         foreach (string how in (string[])["session", "all", "stop", "dispose"])

@@ -40,7 +40,7 @@ public sealed class MulticastTests
     [Theory]
     [InlineData(Scheduling.ThreadPool)]
     [InlineData(Scheduling.Inline)]
-    public void Whatever_an_own_SendAsync_does_is_in_its_order(Scheduling callbacks)
+    public void Sends_of_an_overridden_SendAsync_keep_their_order(Scheduling callbacks)
     {
         using Setting chosen = new(callbacks);
         List<long> pending = [];
@@ -90,7 +90,7 @@ public sealed class MulticastTests
     }
 
     [Fact]
-    public void What_one_sends_to_another_that_was_asked_before_comes_behind_its_message()
+    public void A_message_to_a_session_that_was_served_before_follows_the_multicast()
     {
         List<Own> asked = [];
         Func<Own, ReadOnlySpan<byte>, bool> send = (s, b) =>
@@ -131,7 +131,7 @@ public sealed class MulticastTests
     }
 
     [Fact]
-    public void One_that_disconnects_behind_its_message_has_sent_it()
+    public void A_session_that_disconnects_after_its_message_has_sent_it()
     {
         Log log = new();
         (RecordingServer server, _, List<Socket> peers) = Start(
@@ -151,7 +151,7 @@ public sealed class MulticastTests
     }
 
     [Fact]
-    public void What_one_throws_goes_to_the_caller_and_those_before_it_have_their_message()
+    public void An_exception_of_a_session_goes_to_the_caller_and_earlier_sessions_have_their_message()
     {
         Log log = new();
         bool throws = true;
@@ -281,7 +281,7 @@ public sealed class MulticastTests
     }
 
     [Fact]
-    public void A_limit_of_a_session_holds_to_the_byte_and_its_error_is_told()
+    public void A_limit_of_a_session_is_exact_and_its_error_is_reported()
     {
         Log log = new();
         int no = 0;

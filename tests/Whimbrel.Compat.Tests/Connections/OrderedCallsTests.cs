@@ -7,7 +7,7 @@ public sealed class OrderedCallsTests
     private static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
 
     [Fact]
-    public void Who_comes_while_another_thread_is_at_it_leaves_the_call_there_and_they_run_in_order()
+    public void A_call_made_while_another_thread_runs_calls_is_left_to_it_and_they_run_in_order()
     {
         OrderedCalls calls = new();
         List<(string What, int Thread)> ran = [];
@@ -39,7 +39,7 @@ public sealed class OrderedCallsTests
     }
 
     [Fact]
-    public void What_a_call_brings_about_on_its_own_thread_runs_inside_of_it()
+    public void A_callback_caused_by_a_call_on_its_own_thread_runs_inside_it()
     {
         OrderedCalls calls = new();
         List<string> ran = [];

@@ -23,7 +23,7 @@ public sealed class OriginalTests
 
     [Theory]
     [MemberData(nameof(Throwing))]
-    public void A_session_whose_callbacks_throw_leaves_the_list_of_its_server(Scheduling callbacks, string where)
+    public void A_session_with_throwing_callbacks_leaves_the_list_of_its_server(Scheduling callbacks, string where)
     {
         using Setting setting = new(callbacks);
         string[] places = where.Split(',');
@@ -119,7 +119,7 @@ public sealed class OriginalTests
     }
 
     [Fact]
-    public void A_client_whose_OnConnecting_threw_can_connect()
+    public void A_client_can_connect_after_its_OnConnecting_threw()
     {
         using RecordingServer server = new(new Log());
         Assert.True(server.Start());

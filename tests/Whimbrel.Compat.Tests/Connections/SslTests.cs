@@ -43,7 +43,7 @@ public sealed class SslTests
     }
 
     [Fact]
-    public async Task What_was_queued_before_Disconnect_arrives_over_TLS_too()
+    public async Task Data_queued_before_Disconnect_arrives_over_TLS_too()
     {
         using PartingServer server = new(new SslContext(SslProtocols.Tls13, Certificate), new Log());
         Assert.True(server.Start());
@@ -115,7 +115,7 @@ public sealed class SslTests
     }
 
     [Fact]
-    public void A_foreign_certificate_is_refused_and_told()
+    public void A_foreign_certificate_is_refused_and_reported()
     {
         Log log = new(), clientLog = new();
         using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), log);
@@ -221,7 +221,7 @@ public sealed class SslTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void T6_who_sends_the_next_in_OnSent_does_so_on_a_flat_stack(Scheduling callbacks)
+    public void T6_sending_the_next_message_in_OnSent_does_not_grow_the_stack(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         Log log = new();

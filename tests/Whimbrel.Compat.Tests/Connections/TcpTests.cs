@@ -40,7 +40,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void A_failed_connect_is_told_by_OnDisconnected_alone()
+    public void A_failed_connect_is_reported_by_OnDisconnected_only()
     {
         int port = FreePort();
         Log log = new();
@@ -56,7 +56,7 @@ public sealed class TcpTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_disconnect_behind_a_dial_or_inside_of_its_first_callback_gives_it_up(bool inside)
+    public void A_disconnect_after_a_connect_or_inside_its_first_callback_cancels_it(bool inside)
     {
         using RecordingServer server = new(new Log());
         Assert.True(server.Start());
@@ -104,7 +104,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void What_is_sent_in_OnConnected_leaves_and_in_OnDisconnected_does_not()
+    public void Data_sent_in_OnConnected_is_sent_and_in_OnDisconnected_is_not()
     {
         Log log = new(), clientLog = new();
         bool? inEnd = null;
@@ -191,7 +191,7 @@ public sealed class TcpTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void Who_is_slow_to_read_an_echo_has_to_wait_and_is_not_disconnected(Scheduling callbacks)
+    public void A_peer_that_reads_its_echo_slowly_is_throttled_and_not_disconnected(Scheduling callbacks)
     {
         const int Much = 32 * 1024 * 1024;
         using Setting setting = new(callbacks);
@@ -311,7 +311,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void Callbacks_may_block_and_the_others_go_on()
+    public void Callbacks_may_block_and_the_others_continue()
     {
         using ManualResetEventSlim gate = new();
         int made = 0;
@@ -331,7 +331,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void A_limit_refuses_and_tells_and_the_connection_lives()
+    public void A_limit_refuses_with_an_error_and_the_connection_stays_open()
     {
         RecordingSession? session = null;
         Log log = new();
@@ -472,7 +472,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void OnSent_and_OnEmpty_are_told_to_a_class_that_wants_them()
+    public void OnSent_and_OnEmpty_are_called_for_a_class_that_overrides_them()
     {
         Log log = new();
         using RecordingServer server = new(log) { Make = static s => new Telling(s) };
@@ -489,7 +489,7 @@ public sealed class TcpTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void Of_two_classes_on_one_server_each_is_told_what_it_wants(Scheduling callbacks)
+    public void Of_two_classes_on_one_server_each_gets_the_callbacks_it_overrides(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         Log log = new();
@@ -520,7 +520,7 @@ public sealed class TcpTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void A_server_that_makes_no_session_is_told_and_goes_on(Scheduling callbacks)
+    public void A_server_that_creates_no_session_gets_an_error_and_continues(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         Log log = new(), refusedLog = new();
@@ -539,7 +539,7 @@ public sealed class TcpTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void A_server_whose_socket_somebody_shut_down_is_told(Scheduling callbacks)
+    public void A_server_gets_an_error_when_its_socket_is_shut_down(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         Log log = new();

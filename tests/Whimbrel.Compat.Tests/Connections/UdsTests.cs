@@ -38,7 +38,7 @@ public sealed class UdsTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void A_server_that_makes_no_session_is_told_and_goes_on(Scheduling callbacks)
+    public void A_server_that_creates_no_session_gets_an_error_and_continues(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         string path = Path.Combine(Path.GetTempPath(), $"whimbrel-compat-{Guid.NewGuid():n}.sock");

@@ -187,7 +187,7 @@ public sealed class UnlimitedSendTests
     // arrive.
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task A_multicast_whose_SendAsync_returned_true_arrives_and_reports_no_error(EngineKind kind, Scheduling callbacks)
+    public async Task A_multicast_arrives_when_SendAsync_returned_true_and_reports_no_error(EngineKind kind, Scheduling callbacks)
     {
         const int Clients = 20, Messages = 20_000, Size = 32;
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks, mailboxLimitBytes: 64 * 1024);

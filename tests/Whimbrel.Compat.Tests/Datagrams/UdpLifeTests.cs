@@ -70,7 +70,7 @@ public sealed class UdpLifeTests : IUdpOwner
     }
 
     [Fact]
-    public void An_opening_that_waits_for_a_close_comes_behind_it()
+    public void An_opening_that_waits_for_a_close_follows_it()
     {
         Assert.True(_life.Open(Options));
         using ManualResetEventSlim goOn = new();
@@ -86,7 +86,7 @@ public sealed class UdpLifeTests : IUdpOwner
     }
 
     [Fact]
-    public void What_is_wrong_with_the_options_is_an_error_and_it_may_be_opened_again()
+    public void Invalid_options_are_an_error_and_it_may_be_opened_again()
     {
         Assert.False(_life.Open(static () => throw new ArgumentOutOfRangeException("port")));
         Assert.Equal([$"error {SocketError.InvalidArgument}", "failed"], _log.Lines);
@@ -96,7 +96,7 @@ public sealed class UdpLifeTests : IUdpOwner
 
     // A hundred clients of an old program do this at the same time, and the pool has as many threads as there are CPUs.
     [Fact]
-    public async Task What_does_not_wait_holds_no_thread_while_the_loop_is_busy()
+    public async Task Asynchronous_calls_block_no_thread_while_the_loop_is_busy()
     {
         await using Engine engine = new(new EngineOptions { Loops = 1 });
         DatagramOptions On() => new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
@@ -129,7 +129,7 @@ public sealed class UdpLifeTests : IUdpOwner
     }
 
     [Fact]
-    public void What_is_refused_is_told_up_to_a_limit()
+    public void Refused_datagrams_are_reported_up_to_a_limit()
     {
         const int Limit = 65_536;
         Assert.True(_life.Open(Options));
@@ -151,7 +151,7 @@ public sealed class UdpLifeTests : IUdpOwner
 
     // If it were reported, the handler would fetch again, and fail again, without end.
     [Fact]
-    public async Task Nothing_is_told_of_a_fetch_that_ends_with_the_engine()
+    public async Task A_fetch_that_ends_with_the_engine_is_not_reported()
     {
         await using Engine engine = new(new EngineOptions { Loops = 1 });
         Assert.True(_life.Open(() => new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }));

@@ -106,7 +106,7 @@ public sealed class UdpTests
     }
 
     [Fact]
-    public void Without_a_call_of_ReceiveAsync_nothing_is_told()
+    public void Without_a_call_of_ReceiveAsync_nothing_is_reported()
     {
         using EchoServer server = new() { Arms = false };
         Assert.True(server.Start());
@@ -123,7 +123,7 @@ public sealed class UdpTests
     }
 
     [Fact]
-    public void An_exception_in_a_handler_is_an_error_and_the_server_goes_on()
+    public void An_exception_in_a_handler_is_an_error_and_the_server_continues()
     {
         using EchoServer server = new() { ThrowsAt = "bad" };
         Assert.True(server.Start());
@@ -136,7 +136,7 @@ public sealed class UdpTests
     }
 
     [Fact]
-    public void What_is_longer_than_the_limit_is_an_error_and_the_server_goes_on()
+    public void A_datagram_longer_than_the_limit_is_an_error_and_the_server_continues()
     {
         using EchoServer server = new() { OptionReceiveBufferLimit = 100 };
         Assert.True(server.Start());
@@ -214,7 +214,7 @@ public sealed class UdpTests
 
     // Any error of a send disconnected a client.
     [Fact]
-    public void U6_a_client_goes_on_when_nobody_was_at_the_port()
+    public void U6_a_client_continues_when_no_socket_was_bound_to_the_port()
     {
         using Socket reserved = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
         reserved.Bind(new IPEndPoint(IPAddress.Loopback, 0));

@@ -40,7 +40,7 @@ public sealed class HttpClientTests
     // The end of a connection is reported concurrently with the next request, and must not end that request, which
     // opens another connection.
     [Fact]
-    public async Task Who_asks_again_at_once_has_another_connection()
+    public async Task An_immediate_next_request_uses_another_connection()
     {
         using WebHost host = new();
         using HttpClientEx client = new(IPAddress.Loopback, host.PortNumber);
@@ -53,7 +53,7 @@ public sealed class HttpClientTests
     }
 
     [Fact]
-    public async Task Who_asks_again_at_once_after_the_time_is_over_has_another_connection()
+    public async Task An_immediate_next_request_after_a_timeout_uses_another_connection()
     {
         using WebHost host = new();
         Action<WebHost.Serving, HttpRequest> usual = host.Answer;
@@ -107,7 +107,7 @@ public sealed class HttpClientTests
     }
 
     [Fact]
-    public void An_answer_that_nobody_asked_for_ends_the_connection()
+    public void An_unsolicited_answer_ends_the_connection()
     {
         using Script script = new();
         using Asking client = new(script.Port);

@@ -9,7 +9,7 @@ namespace Whimbrel.Compat.Tests.Http;
 public sealed class HttpServerTests
 {
     [Fact]
-    public void A_request_is_told_by_its_header_then_whole_and_answered()
+    public void A_request_is_reported_by_its_header_then_whole_and_answered()
     {
         using WebHost host = new();
         string answer = host.Ask("POST /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi", until: "POST /a?b hi");
@@ -116,7 +116,7 @@ public sealed class HttpServerTests
     }
 
     [Fact]
-    public void What_stands_behind_the_last_request_is_not_read_while_its_answer_is_waited_for()
+    public void Bytes_after_the_last_request_are_not_read_while_its_answer_is_pending()
     {
         using WebHost host = new();
         WebHost.Serving? asked = null;
@@ -139,7 +139,7 @@ public sealed class HttpServerTests
     }
 
     [Fact]
-    public void A_client_that_waits_for_the_word_to_go_on_gets_it_once()
+    public void A_client_that_expects_100_continue_gets_it_once()
     {
         using WebHost host = new();
         using Socket socket = host.Dial();

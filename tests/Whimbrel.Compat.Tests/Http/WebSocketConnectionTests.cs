@@ -154,7 +154,7 @@ public sealed class WebSocketConnectionTests
 
     // W4: frames in one segment with the handshake response were lost. Typical for a server that sends first.
     [Fact]
-    public void W4_a_greeting_in_the_same_segment_as_the_answer_is_told()
+    public void W4_a_greeting_in_the_same_segment_as_the_answer_is_reported()
     {
         using WsHost host = new() { Greeting = "hello" };
         for (int i = 0; i < 20; i++)
@@ -171,7 +171,7 @@ public sealed class WebSocketConnectionTests
 
     // W8: a close was lost together with the queue, and a stop sent no close.
     [Fact]
-    public void W8_the_close_arrives_behind_what_was_sent_also_when_the_server_stops()
+    public void W8_the_close_arrives_after_earlier_messages_also_when_the_server_stops()
     {
         using WsHost host = new() { Greeting = "hello" };
         using Talking client = new(host.PortNumber);
@@ -195,7 +195,7 @@ public sealed class WebSocketConnectionTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void A_multicast_is_for_who_is_open_from_the_handshake_up_to_the_close(Scheduling callbacks)
+    public void A_multicast_reaches_sessions_from_their_handshake_up_to_their_close(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         using WsHost host = new() { Announces = true };
@@ -258,7 +258,7 @@ public sealed class WebSocketConnectionTests
     [InlineData("C1 81 00 00 00 00 78", 1002)] // a reserved bit
     [InlineData("81 81 00 00 00 00 FF", 1007)] // no UTF-8
     [InlineData("82 FF 7F FF FF FF FF FF FF FF", 1009)] // W3: a length that no message can have
-    public void W3_W9_who_breaks_a_rule_is_told_which_and_the_others_live(string frame, int status)
+    public void W3_W9_a_peer_that_breaks_a_rule_gets_its_status_and_the_others_continue(string frame, int status)
     {
         using WsHost host = new();
         using Talking other = new(host.PortNumber);
@@ -278,7 +278,7 @@ public sealed class WebSocketConnectionTests
     }
 
     [Fact]
-    public void Who_asks_wrongly_gets_one_answer_and_who_does_not_ask_is_served_by_HTTP()
+    public void A_wrong_upgrade_gets_one_answer_and_an_ordinary_request_is_served_by_HTTP()
     {
         using WsHost host = new();
         using (Socket socket = Dial(host))

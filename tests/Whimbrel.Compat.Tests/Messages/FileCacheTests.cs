@@ -68,7 +68,7 @@ public sealed class FileCacheTests : IDisposable
     }
 
     [Fact]
-    public void What_a_link_leads_to_outside_of_the_folder_is_not_served()
+    public void A_file_outside_the_folder_is_not_served_through_a_link()
     {
         string inside = Path.Combine(_folder, "root"), outside = Path.Combine(_folder, "secret");
         Directory.CreateDirectory(inside);
@@ -83,7 +83,7 @@ public sealed class FileCacheTests : IDisposable
     }
 
     [Fact]
-    public void A_value_is_not_found_after_its_timeout_and_a_file_is_read_anew()
+    public void A_value_is_not_found_after_its_timeout_and_a_file_is_read_again()
     {
         Assert.True(_cache.Add("k", [1], TimeSpan.FromMilliseconds(1)));
         Until(() => !_cache.Find("k").Item1);
@@ -117,7 +117,7 @@ public sealed class FileCacheTests : IDisposable
     }
 
     [Fact]
-    public void A_pipe_among_the_files_holds_nobody_up()
+    public void A_pipe_among_the_files_blocks_no_caller()
     {
         string pipe = Path.Combine(_folder, "pipe");
         using Process? made = Process.Start("mkfifo", pipe);

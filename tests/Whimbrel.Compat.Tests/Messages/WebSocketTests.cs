@@ -24,7 +24,7 @@ public sealed class WebSocketTests
     }
 
     [Fact]
-    public void W2_a_control_frame_between_fragments_is_told_by_itself_wherever_the_bytes_are_cut()
+    public void W2_a_control_frame_between_fragments_is_reported_by_itself_at_every_cut()
     {
         byte[] bytes = [0x01, 2, (byte)'a', (byte)'b', 0x89, 1, (byte)'p', 0x80, 1, (byte)'c', 0x82, 0];
         for (int cut = 0; cut <= bytes.Length; cut++)
@@ -109,7 +109,7 @@ public sealed class WebSocketTests
     }
 
     [Fact]
-    public void Who_asks_wrongly_is_told_and_who_does_not_ask_is_left_alone()
+    public void A_wrong_upgrade_gets_an_error_and_an_ordinary_request_is_left_alone()
     {
         Refused(Asking("close", "websocket"), "'Connection'");
         Refused(Asking("Upgrade", "h2c"), "'Upgrade'");
@@ -136,7 +136,7 @@ public sealed class WebSocketTests
     }
 
     [Fact]
-    public void A_close_has_its_status_and_reason_and_messages_behind_ours_are_not_told()
+    public void A_close_has_its_status_and_reason_and_messages_after_ours_are_not_reported()
     {
         (WebSocket client, WebSocket server, _, Recorder told) = Pair();
         byte[] close = Frame(client, WebSocket.WS_CLOSE, "bye", mask: true, 1001);

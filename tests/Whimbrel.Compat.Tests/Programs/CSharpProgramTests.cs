@@ -23,7 +23,7 @@ public sealed class CSharpProgramTests : IDisposable
     [Theory]
     [InlineData("Tcp")]
     [InlineData("Ssl")]
-    public void The_chat_greets_tells_all_and_finds_the_server_again(string family)
+    public void The_chat_greets_sends_to_all_and_reconnects_to_its_server(string family)
     {
         string port = OldProgram.FreePort();
         (string server, string first, _) = ProgramStory.Chat(_folder, "CSharp.Examples.", family, [port], ["127.0.0.1", port]);
@@ -48,7 +48,7 @@ public sealed class CSharpProgramTests : IDisposable
     }
 
     [Fact]
-    public void What_is_typed_comes_back_as_a_datagram() => ProgramStory.UdpEcho(_folder, "CSharp.Examples.");
+    public void A_typed_line_comes_back_as_a_datagram() => ProgramStory.UdpEcho(_folder, "CSharp.Examples.");
 
     [Fact]
     public void Members_of_a_group_at_one_port_both_receive() => ProgramStory.UdpGroup(_folder, "CSharp.Examples.", "239.255.77.19");

@@ -50,7 +50,7 @@ public sealed class ProgramTests : IDisposable
     [Theory]
     [InlineData("Performance.TcpEchoClient")]
     [InlineData("CSharp.Performance.TcpEchoClient")]
-    public void A_performance_client_whose_server_is_not_there_says_so_and_ends(string client)
+    public void A_performance_client_without_a_server_reports_it_and_ends(string client)
     {
         using OldProgram asking = new(_folder, client, "--port", OldProgram.FreePort(), "--clients", "3", "--messages", "1", "--seconds", "1", "--wait", "1");
         asking.WaitForExit(1);
@@ -79,7 +79,7 @@ public sealed class ProgramTests : IDisposable
     [Theory]
     [InlineData("WsChatServer", "WsChatClient")]
     [InlineData("WssChatServer", "WssChatClient")]
-    public void The_chat_greets_tells_all_and_finds_the_server_again(string server, string client)
+    public void The_chat_greets_sends_to_all_and_reconnects_to_its_server(string server, string client)
     {
         string port = OldProgram.FreePort();
         using OldProgram chat = new(_folder, server, port, _folder);

@@ -13,7 +13,7 @@ public sealed class SocketProgramTests : IDisposable
     [InlineData("Tcp")]
     [InlineData("Ssl")]
     [InlineData("Uds")]
-    public void The_chat_greets_tells_all_and_finds_the_server_again(string family)
+    public void The_chat_greets_sends_to_all_and_reconnects_to_its_server(string family)
     {
         string path = Path.Combine(_folder, "chat.sock"), port = OldProgram.FreePort();
         ProgramStory.Chat(_folder, "Examples.", family, family == "Uds" ? [path] : [port], family == "Uds" ? [path] : ["127.0.0.1", port]);
@@ -37,7 +37,7 @@ public sealed class SocketProgramTests : IDisposable
     }
 
     [Fact]
-    public void What_is_typed_comes_back_as_a_datagram() => ProgramStory.UdpEcho(_folder, "Examples.");
+    public void A_typed_line_comes_back_as_a_datagram() => ProgramStory.UdpEcho(_folder, "Examples.");
 
     [Fact]
     public void Members_of_a_group_at_one_port_both_receive() => ProgramStory.UdpGroup(_folder, "Examples.", "239.255.77.21");

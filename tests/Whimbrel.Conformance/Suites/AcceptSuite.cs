@@ -103,7 +103,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void The_user_chooses_the_loop_and_sees_who_comes() => Run(
+    public void The_user_chooses_the_loop_and_sees_the_peers_address() => Run(
         rig =>
         {
             ConcurrentQueue<Arrival> seen = [];
@@ -207,7 +207,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void The_filter_is_not_asked_about_who_is_too_many() => Run(rig =>
+    public void The_filter_is_not_called_for_connections_over_the_limit() => Run(rig =>
     {
         int asked = 0;
         RecordingServer server = rig.Serve(s_echo, new ServerOptions
@@ -228,7 +228,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(AcceptScheme.OneListener)]
     [InlineData(AcceptScheme.ListenerPerLoop)]
-    public void MaxConnections_holds_whoever_accepts(AcceptScheme scheme) => Run(rig =>
+    public void MaxConnections_holds_for_every_accept_scheme(AcceptScheme scheme) => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 5, AcceptScheme = scheme });
         // One below, and at the number: all are served.
@@ -357,7 +357,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(AcceptScheme.OneListener)]
     [InlineData(AcceptScheme.ListenerPerLoop)]
-    public void Who_was_connected_when_accepting_stopped_is_served(AcceptScheme scheme) => Run(rig =>
+    public void Connections_made_before_accepting_stopped_are_served(AcceptScheme scheme) => Run(rig =>
     {
         for (int round = 0; round < 3; round++)
         {
@@ -384,7 +384,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(1)]
     [InlineData(3)]
-    public void Who_was_connected_when_the_server_stopped_is_told_by_an_end_and_not_by_a_reset(int loops) => Run(
+    public void Connections_made_before_the_server_stopped_end_with_FIN_and_not_with_a_reset(int loops) => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
@@ -411,7 +411,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void However_many_were_connected_when_it_stopped_none_is_reset(bool stopsAll) => Run(
+    public void No_connection_is_reset_however_many_were_pending_at_the_stop(bool stopsAll) => Run(
         rig =>
         {
             // More than an engine takes in one turn.
@@ -438,7 +438,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ stopping and starting to accept
 
     [Fact]
-    public void A_server_may_start_without_accepting_and_who_waits_is_served_first_when_it_begins() => Run(rig =>
+    public void A_server_may_start_without_accepting_and_pending_connections_are_served_first_when_it_begins() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
         for (int life = 0; life < 2; life++)
@@ -469,7 +469,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_server_may_begin_to_accept_when_it_hears_that_it_is_started() => Run(rig =>
+    public void A_server_may_begin_to_accept_in_OnStarted() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false, AcceptScheme = AcceptScheme.ListenerPerLoop });
         ValueTask accepting = default;
@@ -485,7 +485,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Who_waits_for_a_server_that_never_accepted_is_taken_before_it_stops() => Run(rig =>
+    public void Pending_connections_of_a_server_that_never_accepted_are_accepted_before_it_stops() => Run(rig =>
     {
         Assert.SkipWhen(rig.Tls != TlsKind.None, "A stop ends handshakes that are under way.");
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
@@ -535,7 +535,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void When_the_address_was_taken_meanwhile_accepting_does_not_start_and_sessions_go_on() => Run(rig =>
+    public void When_the_address_is_taken_meanwhile_accepting_does_not_start_and_sessions_continue() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
         Peer peer = DialAndWait(rig, server);
@@ -572,7 +572,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ accepting that fails
 
     [Fact]
-    public void A_listener_whose_socket_was_shut_down_is_closed_with_a_notice_and_the_loop_does_not_spin() => Run(rig =>
+    public void A_listener_with_a_shut_down_socket_is_closed_with_a_notice_and_the_loop_does_not_spin() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test needs the socket's descriptor.");
         Assert.SkipWhen(rig.IsUnix, "poll does not report the shutdown of a Unix socket.");
@@ -601,7 +601,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Who_waits_for_a_listener_that_rests_is_served_when_it_closes_gracefully() => Run(rig =>
+    public void Pending_connections_of_a_resting_listener_are_served_when_it_closes_gracefully() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs a turn of the loop that this test holds up.");
         RecordingServer server = rig.Serve(s_echo);
@@ -619,7 +619,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Who_was_accepted_when_the_listener_closes_is_ended_and_not_forgotten() => Run(
+    public void Connections_accepted_when_the_listener_closes_are_ended_and_not_forgotten() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs a turn of the loop that this test holds up.");
@@ -640,7 +640,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact]
-    public void What_a_listener_is_given_after_its_end_is_closed_and_not_served() => Run(
+    public void A_connection_accepted_after_the_end_of_its_listener_is_closed_and_not_served() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable || !OperatingSystem.IsLinux(), "The test replaces the listener's descriptor, which needs epoll or io_uring.");
@@ -687,7 +687,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Accepts_that_fail_again_and_again_rest_the_listener_with_one_notice_and_then_go_on() => Run(rig =>
+    public void Repeatedly_failing_accepts_rest_the_listener_with_one_notice_and_then_accepting_continues() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
         Listener listener = ListenerOf(rig);

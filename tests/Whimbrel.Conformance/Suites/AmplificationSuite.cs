@@ -66,7 +66,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Nobody_is_sent_anything_who_sent_nothing() => Run(rig =>
+    public void An_address_that_sent_nothing_is_sent_nothing() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, 1, out RecordingHandler handler);
         using RawDatagrams raw = new(rig);
@@ -79,7 +79,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_another_thread_sends_beyond_the_limit_is_told_later() => Run(rig =>
+    public void A_send_of_another_thread_beyond_the_limit_is_reported_later() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, 1, out RecordingHandler handler);
         using RawDatagrams raw = new(rig);
@@ -103,7 +103,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Of_many_refusals_at_once_256_are_told_and_all_are_counted() => Run(rig =>
+    public void Of_many_refusals_at_once_256_are_reported_and_all_are_counted() => Run(rig =>
     {
         Assert.SkipUnless(rig.IsVirtual, "On other engines the loop may receive them in several turns.");
         DatagramSocket socket = Open(rig, 1, out RecordingHandler handler);
@@ -120,7 +120,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Who_sends_back_its_token_is_answered_in_full() => Run(rig =>
+    public void A_peer_that_returns_its_token_is_answered_in_full() => Run(rig =>
     {
         AddressTokens tokens = new(TimeSpan.FromMinutes(1));
         DatagramSocket socket = Open(rig, 1, out RecordingHandler handler, (h, data, peer) =>

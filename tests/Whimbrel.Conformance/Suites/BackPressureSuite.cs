@@ -96,7 +96,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     [InlineData(true, null)]
     [InlineData(true, true)]
     [InlineData(false, true)]
-    public void Bytes_sent_in_OnReceived_stop_reading_above_the_mark_and_it_goes_on_below_a_quarter(bool accepted, bool? option) => Run(rig =>
+    public void Bytes_sent_in_OnReceived_stop_reading_above_the_mark_and_it_continues_below_a_quarter(bool accepted, bool? option) => Run(rig =>
     {
         int calls = 0;
         List<long> pending = [];
@@ -122,7 +122,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     [InlineData(true, false)]
     [InlineData(false, null)]
     [InlineData(false, false)]
-    public void Without_it_reading_goes_on(bool accepted, bool? option) => Run(rig =>
+    public void Without_back_pressure_reading_continues(bool accepted, bool? option) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = OneSession(rig, accepted, option, static (self, _) =>
         {

@@ -43,7 +43,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(12, 14)]
-    public void A_class_that_says_goodbye_is_told_when_one_of_its_own_callbacks_blocks_on_the_end() => Run(rig =>
+    public void A_class_with_its_own_close_is_called_when_one_of_its_callbacks_blocks_on_the_end() => Run(rig =>
     {
         List<(bool IsBlocking, bool IsHere)> told = [];
         CloseReason ended = default;
@@ -78,7 +78,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(14)]
-    public void What_a_callback_sent_leaves_while_it_blocks() => Run(rig =>
+    public void Data_sent_by_a_callback_is_sent_while_it_blocks() => Run(rig =>
     {
         TaskCompletionSource answered = new(TaskCreationOptions.RunContinuationsAsynchronously);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
@@ -149,7 +149,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(14)]
-    public void A_callback_may_dial_and_disconnect_with_the_blocking_forms() => Run(rig =>
+    public void A_callback_may_connect_and_disconnect_with_the_blocking_forms() => Run(rig =>
     {
         RecordingServer target = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
@@ -168,7 +168,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(14)]
-    public void A_dial_that_a_callback_blocks_on_ends_with_its_timeout() => Run(rig =>
+    public void A_connect_that_a_callback_blocks_on_ends_with_its_timeout() => Run(rig =>
     {
         Assert.SkipWhen(rig.SilentAddress() is null, "The memory engine answers every connect at once.");
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
@@ -184,7 +184,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(1, 14)]
-    public void A_callback_of_a_dialled_session_may_block_on_its_clients_disconnect() => Run(rig =>
+    public void A_callback_of_a_clients_session_may_block_on_its_clients_disconnect() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
         RecordingClient? client = null;
@@ -358,7 +358,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(6, 14)]
-    public void Sixty_four_sessions_block_at_once_and_all_go_on() => Run(
+    public void Sixty_four_sessions_block_at_once_and_all_continue() => Run(
         rig =>
         {
             const int Sessions = 64;
@@ -380,7 +380,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         loops: 2);
 
     [Fact, Contract(6, 14)]
-    public void What_is_awaited_in_a_callback_comes_back_into_the_order_also_where_the_library_awaits_inside() => Run(rig =>
+    public void An_await_in_a_callback_resumes_in_the_order_also_where_the_library_awaits_inside() => Run(rig =>
     {
         SessionGroup group = new("all");
         int inOrder = 0;
@@ -420,7 +420,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(14)]
-    public void A_task_goes_on_beside_the_callback_that_made_it_and_an_await_does_not() => Run(rig =>
+    public void A_task_continues_beside_the_callback_that_made_it_and_an_await_does_not() => Run(rig =>
     {
         TaskCompletionSource<bool> awaitedInOrder = new(TaskCreationOptions.RunContinuationsAsynchronously);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>

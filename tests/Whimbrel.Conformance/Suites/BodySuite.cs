@@ -10,7 +10,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [InlineData(false, false)]
     [InlineData(true, true)]
     [InlineData(true, false)]
-    public void Bodies_one_behind_the_other_are_read_whole_and_the_connection_stays(bool isChunked, bool onLoop) => Run(rig =>
+    public void Consecutive_bodies_are_read_whole_and_the_connection_stays(bool isChunked, bool onLoop) => Run(rig =>
     {
         int[] lengths = rig.IsVirtual ? [10, 0, 1, 3_000, 5] : [10, 0, 1, 300_000, 5, 70_000];
         byte[][] bodies = [.. lengths.Select(static (length, i) => Pattern(length, i + 1))];
@@ -100,7 +100,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void A_blocking_read_times_out_and_goes_on_and_throws_where_it_would_wait_for_itself() => Run(rig =>
+    public void A_blocking_read_times_out_and_continues_and_throws_where_it_would_wait_for_itself() => Run(rig =>
     {
         Exception? inside = null;
         BodyStream? body = null;
@@ -168,7 +168,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(3)]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_is_not_read_is_skipped_and_the_next_request_is_served(bool onLoop) => Run(rig =>
+    public void An_unread_body_is_skipped_and_the_next_request_is_served(bool onLoop) => Run(rig =>
     {
         byte[] first = Pattern(rig.IsVirtual ? 5_000 : 200_000);
         BodyStream? body = null;
@@ -233,7 +233,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(1, 12)]
-    public void A_read_that_begins_while_the_session_ends_does_not_wait_for_ever() => Run(rig =>
+    public void A_read_that_begins_while_the_session_ends_does_not_wait_forever() => Run(rig =>
     {
         (RecordingSession session, _, BodyStream body) = Begin(rig, 1_000);
         int failed = 0;
@@ -254,7 +254,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(11)]
-    public void The_peers_end_comes_behind_the_body_that_it_has_sent() => Run(rig =>
+    public void The_peers_end_follows_the_body_that_it_has_sent() => Run(rig =>
     {
         (RecordingSession session, Peer peer, BodyStream body) = Begin(rig, 50_000);
         byte[] data = Pattern(50_000);
@@ -282,7 +282,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(3)]
-    public void A_body_that_is_given_up_holds_nobody() => Run(rig =>
+    public void An_abandoned_body_blocks_no_caller() => Run(rig =>
     {
         BodyStream? body = null;
         RecordingServer server = rig.Serve(s =>
@@ -321,7 +321,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(4)]
-    public void A_callback_that_throws_behind_an_offer_gives_the_read_its_bytes() => Run(rig =>
+    public void A_callback_that_throws_after_a_delivery_gives_the_read_its_bytes() => Run(rig =>
     {
         BodyStream? body = null;
         RecordingServer server = rig.Serve(s =>
@@ -452,7 +452,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [InlineData("stream", "paused")]
     [InlineData("pipe", "received")]
     [InlineData("pipe", "paused")]
-    public void Who_takes_over_while_the_peer_sends_gets_every_byte_and_its_end_behind_them(string what, string when) => Run(rig =>
+    public void A_stream_taken_over_while_the_peer_sends_gets_every_byte_and_then_the_end(string what, string when) => Run(rig =>
     {
         byte[] data = Pattern(rig.IsVirtual ? 300_000 : 2_000_000);
         Task<byte[]>? reading = null;
@@ -520,7 +520,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(14, 15)]
-    public void What_awaited_a_take_over_on_the_pool_may_block_on_the_stream_and_goes_on_in_its_order() => Run(rig =>
+    public void Code_that_awaited_a_take_over_on_the_pool_may_block_on_the_stream_and_resumes_in_its_order() => Run(rig =>
     {
         if (!rig.IsPool || rig.IsVirtual) return; // blocking is not permitted there
         int inside = 0, most = 0, done = 0;

@@ -21,7 +21,7 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(1, 5)]
-    public void Connections_that_are_reset_in_the_middle_end_what_was_in_flight_and_the_next_ones_go_on() => Run(rig =>
+    public void Connections_reset_in_the_middle_end_the_calls_in_flight_and_the_next_ones_continue() => Run(rig =>
     {
         int rounds = rig.IsVirtual ? 10 : 30, lost = 0;
         ReconnectPolicy policy = new() { InitialDelay = TimeSpan.FromMilliseconds(1), Factor = 1, ResetAfter = TimeSpan.Zero };

@@ -11,7 +11,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(milliseconds) };
 
     [Fact, Contract(12)]
-    public void A_peer_that_takes_a_byte_now_and_then_does_not_hold_a_closing_connection_for_ever() => Run(rig =>
+    public void A_peer_that_reads_a_byte_now_and_then_does_not_keep_a_closing_connection_open_forever() => Run(rig =>
     {
         Assert.SkipUnless(rig.IsVirtual && rig.Tls == TlsKind.None, "Only the memory engine accepts single bytes; real sockets take packets and TLS takes records.");
         RecordingServer server = rig.Serve(
@@ -48,7 +48,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ a protocol that says goodbye (12)
 
     [Fact, Contract(12)]
-    public void A_class_that_says_goodbye_does_so_in_every_form_of_a_close_and_ends_when_it_likes() => Run(rig =>
+    public void A_class_with_its_own_close_is_called_for_every_form_of_a_close_and_decides_the_end() => Run(rig =>
     {
         Task<CloseReason>? awaited = null;
         Action<Session>[] forms = [static s => s.Close(), static s => s.Close(peerFinished: true), s => awaited = s.CloseAsync().AsTask()];
@@ -81,7 +81,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12)]
-    public void A_class_that_says_goodbye_does_so_at_the_end_of_its_half_too() => Run(rig =>
+    public void A_class_with_its_own_close_is_called_at_the_end_of_its_half_too() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s =>
         {
@@ -102,7 +102,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12)]
-    public void The_end_of_the_patience_of_an_awaited_close_ends_a_goodbye_that_nobody_answers() => Run(rig =>
+    public void Cancelling_an_awaited_close_ends_a_close_handshake_that_is_not_answered() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtClose = static (_, _) => { });
         rig.Dial(server.EndPoint!).Write("x");
@@ -192,7 +192,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(11)]
-    public void FinishSending_sends_what_is_queued_then_FIN_and_goes_on_receiving() => Run(rig =>
+    public void FinishSending_sends_queued_data_then_FIN_and_continues_to_receive() => Run(rig =>
     {
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
@@ -334,7 +334,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12)]
-    public void A_peer_that_goes_on_sending_after_our_close_is_reset_at_the_limit() => Run(rig =>
+    public void A_peer_that_continues_to_send_after_our_close_is_reset_at_the_limit() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
         Peer peer = rig.Dial(server.EndPoint!);
@@ -425,7 +425,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Theory, Contract(12)]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_close_that_knows_of_the_peers_end_waits_for_nobody_and_the_peer_gets_everything(bool elsewhere) => Run(rig =>
+    public void A_close_after_the_peers_end_does_not_wait_and_the_peer_gets_everything(bool elsewhere) => Run(rig =>
     {
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
@@ -635,7 +635,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12)]
-    public void A_reset_by_the_peer_is_told_as_such() => Run(rig =>
+    public void A_reset_by_the_peer_is_reported_as_such() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -706,7 +706,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12)]
-    public void DisconnectAll_closes_every_session_gracefully_and_the_server_goes_on() => Run(rig =>
+    public void DisconnectAll_closes_every_session_gracefully_and_the_server_continues() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
         Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];

@@ -17,7 +17,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
     [InlineData("OnDisconnected", 1)]
     [InlineData("OnReceived", 2)]
     [InlineData("OnDisconnected", 2)]
-    public void Whatever_a_callback_does_no_other_begins_inside_it(string where, int loops) => Run(
+    public void No_callback_begins_inside_another_whatever_it_calls(string where, int loops) => Run(
         rig =>
         {
             SessionGroup group = new("everybody");
@@ -99,7 +99,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
         loops);
 
     [Fact, Contract(2)]
-    public void Ending_the_others_inside_a_callback_tells_them_after_it() => Run(
+    public void Ending_other_sessions_inside_a_callback_notifies_them_after_it() => Run(
         rig =>
         {
             int running = 0, inside = 0;
@@ -125,7 +125,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(2, 8)]
-    public void A_broadcast_that_ends_slow_members_tells_them_after_the_callback() => Run(
+    public void A_broadcast_that_ends_slow_members_notifies_them_after_the_callback() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsPool, "From the pool a broadcast passes the loop's mailbox, and the loop may send in between.");

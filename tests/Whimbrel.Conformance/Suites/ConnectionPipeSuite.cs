@@ -67,7 +67,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     [Theory, Contract(3)]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_was_examined_and_not_consumed_comes_again_with_more_behind_it(bool onLoop) => Run(rig =>
+    public void Examined_and_not_consumed_data_is_returned_with_more_after_it(bool onLoop) => Run(rig =>
     {
         using End end = Accept(rig);
         Task<string> reader = Start(rig, end.Pipe, onLoop, async () =>
@@ -125,7 +125,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     [Theory, Contract(6, 7)]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_was_written_leaves_at_the_flush_in_its_order(bool onLoop) => Run(rig =>
+    public void Written_data_is_sent_at_the_flush_in_order(bool onLoop) => Run(rig =>
     {
         using End end = Accept(rig);
         byte[] data = Pattern(90_000);
@@ -227,7 +227,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     [Theory, Contract(11, 12)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_completed_writer_sends_the_rest_and_FIN_and_the_reader_goes_on(bool onLoop) => Run(rig =>
+    public void A_completed_writer_sends_the_rest_and_FIN_and_the_reader_continues(bool onLoop) => Run(rig =>
     {
         using End end = Accept(rig);
         At(rig, end.Pipe, onLoop, () =>
@@ -251,7 +251,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact, Contract(11)]
-    public void After_the_peers_finish_what_is_left_is_read_and_writing_goes_on() => Run(rig =>
+    public void After_the_peers_finish_remaining_data_is_read_and_writing_continues() => Run(rig =>
     {
         using End end = Accept(rig);
         end.Raw.Write("all");
@@ -266,7 +266,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact]
-    public void A_completed_reader_throws_away_what_comes_and_the_writer_goes_on() => Run(rig =>
+    public void A_completed_reader_discards_received_data_and_the_writer_continues() => Run(rig =>
     {
         using End end = Accept(rig, pipe: new ConnectionPipeOptions { HoldBytes = 4096 });
         byte[] data = Pattern(1_000_000);
@@ -321,7 +321,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact, Contract(12)]
-    public void At_the_stop_of_the_server_the_handler_may_say_goodbye_and_what_it_wrote_is_sent() => Run(rig =>
+    public void At_the_stop_of_the_server_the_handler_may_write_a_last_message_which_is_sent() => Run(rig =>
     {
         Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionPipe.Serve(async (pipe, stop) =>
         {
@@ -353,7 +353,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_waits_goes_on_where_the_scheduler_says(bool inline) => Run(rig =>
+    public void A_pending_operation_resumes_on_the_configured_scheduler(bool inline) => Run(rig =>
     {
         PipeScheduler scheduler = inline ? PipeScheduler.Inline : PipeScheduler.ThreadPool;
         using End end = Accept(rig, pipe: new ConnectionPipeOptions { Scheduler = scheduler });
@@ -370,7 +370,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact]
-    public void Mistakes_throw_and_the_pipe_goes_on() => Run(rig =>
+    public void Mistakes_throw_and_the_pipe_continues() => Run(rig =>
     {
         using End end = Accept(rig);
         PipeReader input = end.Pipe.Input;

@@ -332,7 +332,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     }
 
     [Fact]
-    public void Who_closes_or_is_off_is_not_touched_by_the_idle_limit() => Run(rig =>
+    public void The_idle_limit_does_not_affect_closing_sessions_or_those_without_it() => Run(rig =>
     {
         RecordingServer off = rig.Serve();
         Peer quiet = rig.Dial(off.EndPoint!);
@@ -364,7 +364,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_recycled_connection_starts_its_idle_time_anew() => Run(
+    public void A_recycled_connection_starts_its_idle_time_again() => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });

@@ -114,7 +114,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_datagram_longer_than_the_limit_is_told_with_its_true_length_and_the_next_is_whole(bool coalescing) => Run(rig =>
+    public void A_datagram_longer_than_the_limit_is_reported_with_its_true_length_and_the_next_is_whole(bool coalescing) => Run(rig =>
     {
         DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveLimitBytes = 100, Coalescing = coalescing };
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: options);
@@ -294,7 +294,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_a_handler_throws_at_joined_datagrams_costs_that_call_only() => Run(rig =>
+    public void An_exception_of_a_handler_at_joined_datagrams_costs_that_call_only() => Run(rig =>
     {
         SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
@@ -341,7 +341,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_the_receive_buffer_had_no_room_for_is_counted() => Run(rig =>
+    public void Datagrams_dropped_for_lack_of_receive_buffer_are_counted() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || !OperatingSystem.IsLinux(), "Only UDP on Linux reports it.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 16 * 1024 });
@@ -404,7 +404,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_datagram_that_cannot_be_sent_is_told_and_the_next_one_is_itself() => Run(rig =>
+    public void A_datagram_that_cannot_be_sent_is_reported_and_the_next_one_is_unaffected() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
@@ -429,7 +429,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Nobody_at_the_port_is_told_to_a_connected_socket_which_goes_on() => Run(rig =>
+    public void An_unbound_port_is_reported_to_a_connected_socket_which_continues() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Only IP has ICMP.");
         RawDatagrams peer = new(rig);
@@ -455,7 +455,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Nobody_at_a_port_is_told_with_its_peer_and_others_are_served() => Run(rig =>
+    public void An_unbound_port_is_reported_with_its_peer_and_others_are_served() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Only IP has ICMP.");
         Assert.SkipWhen(rig.Engine.Kind == EngineKind.Portable, "The portable engine reads no socket error queue.");
@@ -568,7 +568,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_datagram_that_is_too_manyand_a_peer_that_is_nobody_are_the_callers_mistakes() => Run(rig =>
+    public void One_datagram_too_many_and_an_empty_peer_are_the_callers_mistakes() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         DatagramPeer self = new(socket.EndPoint!);
@@ -583,7 +583,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ threads
 
     [Fact]
-    public void What_each_thread_sends_arrives_in_its_order() => Run(rig =>
+    public void Datagrams_of_each_thread_arrive_in_order() => Run(rig =>
     {
         const int threads = 4;
         const int each = 50;
@@ -614,7 +614,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Answers_that_are_gathered_on_the_pool_leave_in_order_and_who_waits_for_room_there_gets_it() => Run(rig =>
+    public void Answers_batched_on_the_pool_are_sent_in_order_and_a_waiter_for_space_gets_it() => Run(rig =>
     {
         const int count = 300;
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
@@ -692,7 +692,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Threads_that_send_wait_and_give_up_while_others_start_and_stop_leave_nothing_behind() => Run(rig =>
+    public void Threads_that_send_wait_and_cancel_while_others_start_and_stop_leave_nothing_open() => Run(rig =>
     {
         const int threads = 3;
         const int each = 200;
@@ -783,7 +783,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_handler_can_tell_its_own_address_from_others_and_does_not_answer_itself(bool isWildcard) => Run(rig =>
+    public void A_handler_can_distinguish_its_own_address_and_does_not_answer_itself(bool isWildcard) => Run(rig =>
     {
         Assert.SkipWhen(isWildcard && (rig.IsUnix || rig.IsVirtual), "The memory engine has no wildcard address.");
         EndPoint at = isWildcard ? new IPEndPoint(IPAddress.Any, 0) : rig.NewAddress();
@@ -954,7 +954,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void All_mistakes_in_the_options_are_told_together() => Run(rig =>
+    public void All_mistakes_in_the_options_are_reported_together() => Run(rig =>
     {
         DatagramSocket socket = new(
             new DatagramOptions { Engine = rig.Engine, SendLimitBytes = 1, ReceiveLimitBytes = 0, MulticastHops = 300, Groups = [new MulticastGroup(IPAddress.Loopback)] },
@@ -966,7 +966,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ connected
 
     [Fact]
-    public void A_connected_socket_hears_its_peer_only_and_needs_no_address_to_send() => Run(rig =>
+    public void A_connected_socket_receives_from_its_peer_only_and_needs_no_address_to_send() => Run(rig =>
     {
         using RawDatagrams peer = new(rig);
         using RawDatagrams stranger = new(rig);
@@ -1043,7 +1043,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ pull style
 
     [Fact]
-    public void Pulled_datagrams_come_in_order_to_those_who_wait_and_to_those_who_come_later() => Run(rig =>
+    public void Pulled_datagrams_reach_waiting_and_later_receivers_in_order() => Run(rig =>
     {
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() });
         rig.Await(socket.StartAsync());
@@ -1095,7 +1095,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_pulled_datagram_longer_than_the_limit_tells_its_true_length_to_who_waits_and_who_comes_later(bool waits) => Run(rig =>
+    public void A_pulled_datagram_longer_than_the_limit_reports_its_true_length_to_waiting_and_later_receivers(bool waits) => Run(rig =>
     {
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveLimitBytes = 100 });
         rig.Await(socket.StartAsync());
@@ -1166,7 +1166,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void An_inbox_that_is_full_stops_reading_and_goes_on_when_there_is_room() => Run(rig =>
+    public void A_full_inbox_stops_reading_and_continues_when_there_is_space() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "The raw peer of this transport would block.");
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = 64 * 1024, ReceiveBufferBytes = 4 << 20 });
@@ -1258,7 +1258,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_port_that_somebody_else_has_is_an_error_also_when_it_is_shared() => Run(rig =>
+    public void A_port_in_use_is_an_error_also_when_it_is_shared() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Two sockets cannot share a Unix socket path.");
         using RawDatagrams holder = new(rig);

@@ -32,7 +32,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ the loop
 
     [Fact]
-    public void A_session_dials_on_its_own_loop_and_the_policy_stays_there() => Run(rig =>
+    public void A_session_connects_on_its_own_loop_and_the_policy_stays_there() => Run(rig =>
     {
         RecordingServer server = Echo(rig);
         RecordingServer relay = rig.Serve();
@@ -73,7 +73,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ forms of address
 
     [Fact]
-    public void The_text_of_an_address_is_dialled() => Run(rig =>
+    public void A_client_connects_to_the_text_of_an_address() => Run(rig =>
     {
         RecordingServer server = Echo(rig);
         string text = rig.IsUnix ? $"unix:{server.EndPoint}" : $"tcp://{server.EndPoint}";
@@ -83,7 +83,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_host_name_is_dialled_and_the_session_sees_the_address_that_answered() => Run(rig =>
+    public void A_client_connects_to_a_host_name_and_the_session_sees_the_address_that_answered() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "A Unix socket path is not a host name.");
         RecordingServer server = Echo(rig);
@@ -102,7 +102,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void An_address_for_all_of_the_machine_is_dialled_at_the_loopback() => Run(rig =>
+    public void A_connect_to_a_wildcard_address_uses_the_loopback() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Unix socket paths have no wildcard address.");
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, Address = "tcp://*:0" });
@@ -113,7 +113,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void An_IPv4_address_in_the_form_of_IPv6_is_dialled_as_IPv4() => Run(rig =>
+    public void A_connect_to_an_IPv4_mapped_address_uses_IPv4() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "A Unix socket path has no address family.");
         RecordingServer server = Echo(rig);
@@ -143,7 +143,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ several addresses
 
     [Fact]
-    public void Several_end_points_are_one_dial_and_the_first_that_answers_is_taken() => Run(rig =>
+    public void Several_end_points_are_one_connect_and_the_first_that_answers_is_used() => Run(rig =>
     {
         RecordingServer server = Echo(rig);
         RecordingClient client = rig.MakeClient(To(rig, rig.DeadAddress(), server.EndPoint!, rig.DeadAddress()));
@@ -155,7 +155,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void When_all_fail_each_is_told_and_the_most_telling_is_the_reason() => Run(rig =>
+    public void When_all_attempts_fail_each_is_reported_and_the_most_specific_is_the_reason() => Run(rig =>
     {
         EndPoint dead = rig.DeadAddress();
         EndPoint alsoDead = rig.IsUnix ? rig.DeadAddress() : Unreachable(rig);
@@ -226,7 +226,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ each failure has its own name
 
     [Fact]
-    public void An_unknown_host_is_told_as_that() => Run(rig =>
+    public void An_unknown_host_is_reported_as_such() => Run(rig =>
     {
         // A name that every system refuses without asking the network.
         RecordingClient client = rig.MakeClient(To(rig, new DnsEndPoint("no such host", 80)));
@@ -254,7 +254,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_refused_dial_is_told_as_that() => Run(rig =>
+    public void A_refused_connect_is_reported_as_such() => Run(rig =>
     {
         EndPoint dead = rig.DeadAddress();
         RecordingClient client = rig.MakeClient(To(rig, dead));
@@ -266,7 +266,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void An_unreachable_address_is_told_as_that() => Run(rig =>
+    public void An_unreachable_address_is_reported_as_such() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "No Unix socket path is unreachable.");
         RecordingClient client = rig.MakeClient(To(rig, Unreachable(rig)));
@@ -277,7 +277,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_dial_without_an_answer_is_told_as_timed_out() => Run(rig =>
+    public void A_connect_without_an_answer_is_reported_as_timed_out() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
@@ -289,7 +289,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_cancelled_dial_is_told_as_that_and_takes_the_others_with_it() => Run(rig =>
+    public void A_cancelled_connect_is_reported_as_such_and_ends_the_other_attempts() => Run(rig =>
     {
         EndPoint? one = rig.SilentAddress(), two = rig.SilentAddress();
         Assert.SkipWhen(one is null, "The memory engine answers every connect at once.");

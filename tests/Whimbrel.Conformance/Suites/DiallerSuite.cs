@@ -6,7 +6,7 @@ public abstract class DiallerSuite(Transport transport) : Suite(transport)
     private static Dialler Make(Rig rig, System.Net.EndPoint endPoint) => new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint }));
 
     [Fact]
-    public void Many_connections_live_side_by_side_and_all_end_with_the_dialler() => Run(rig =>
+    public void Many_connections_live_side_by_side_and_all_end_with_the_connector() => Run(rig =>
     {
         const int many = 20;
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
@@ -35,7 +35,7 @@ public abstract class DiallerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Each_dial_fails_by_itself_and_the_next_one_may_succeed() => Run(rig =>
+    public void Each_connect_fails_by_itself_and_the_next_one_may_succeed() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Dialler wrong = Make(rig, rig.DeadAddress());
@@ -60,7 +60,7 @@ public abstract class DiallerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_dial_can_be_cancelled_and_the_end_of_the_dialler_gives_the_others_up() => Run(rig =>
+    public void A_connect_can_be_cancelled_and_the_end_of_the_connector_cancels_the_others() => Run(rig =>
     {
         Assert.SkipWhen(rig.SilentAddress() is null, "The memory engine answers every connect at once.");
         Dialler dialler = Make(rig, rig.SilentAddress()!);
@@ -81,7 +81,7 @@ public abstract class DiallerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_a_dialler_cannot_have_is_refused() => Run(rig =>
+    public void Options_that_a_connector_cannot_have_are_refused() => Run(rig =>
     {
         Dialler policy = new(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = new ReconnectPolicy() });
         Assert.Contains("Reconnect", Assert.Throws<ArgumentException>(() => rig.Await(policy.ConnectAsync(() => new RecordingSession(rig)))).Message, StringComparison.Ordinal);

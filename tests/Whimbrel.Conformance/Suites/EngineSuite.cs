@@ -83,7 +83,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void Calls_in_the_wrong_order_are_told_and_break_nothing() => Run(rig =>
+    public void Calls_in_the_wrong_order_are_reported_and_break_nothing() => Run(rig =>
     {
         Engine engine = rig.Engine;
         rig.Await(engine.StopAsync()); // before the start: nothing
@@ -115,7 +115,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_stop_ends_every_session_and_after_a_restart_the_same_servers_and_clients_go_on() => Run(rig =>
+    public void A_stop_ends_every_session_and_after_a_restart_the_same_servers_and_clients_continue() => Run(rig =>
     {
         Loop[] loops = [rig.Engine.GetLoop(0), rig.Engine.GetLoop(1)];
         RecordingServer server = EchoServer(rig);
@@ -180,7 +180,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void What_was_posted_before_the_start_runs_after_it_and_what_was_taken_before_the_stop_has_run() => Run(rig =>
+    public void Posts_made_before_the_start_run_after_it_and_posts_accepted_before_the_stop_have_run() => Run(rig =>
     {
         Loop loop = rig.Engine.GetLoop(1);
         List<string> story = [];
@@ -229,7 +229,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(1, 12)]
-    public void A_stop_that_meets_connections_in_all_states_leaves_nothing_behind() => Run(rig =>
+    public void A_stop_that_meets_connections_in_all_states_leaves_nothing_open() => Run(rig =>
     {
         RecordingServer server = EchoServer(rig);
         for (int round = 0; round < 5; round++)

@@ -50,7 +50,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_a_protocol_has_caught_is_counted_and_told_by_name_and_ends_nothing(bool hasOnError) => Run(rig =>
+    public void An_exception_caught_by_a_protocol_is_counted_and_reported_by_name_and_ends_nothing(bool hasOnError) => Run(rig =>
     {
         InvalidDataException thrown = new("thrown by the test");
         Catcher session = new() { HasOnError = hasOnError, Thrown = thrown };
@@ -126,7 +126,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(4)]
-    public void An_exception_in_OnConnectFailed_is_told_and_the_dial_still_fails() => Run(rig =>
+    public void An_exception_in_OnConnectFailed_is_reported_and_the_connect_still_fails() => Run(rig =>
     {
         RecordingClient client = rig.MakeClient(rig.DeadAddress(), static s => s.AtConnectFailed = static (_, _) => throw new InvalidDataException("thrown by the test"));
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
@@ -135,7 +135,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4)]
-    public void An_exception_in_OnConnecting_of_a_client_fails_the_dial_with_it_inside() => Run(rig =>
+    public void An_exception_in_OnConnecting_of_a_client_fails_the_connect_as_inner_exception() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(server.EndPoint!, static s => s.AtConnecting = static _ => throw new InvalidDataException("thrown by the test"));
@@ -146,7 +146,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4)]
-    public void What_was_queued_before_the_exception_is_discarded_and_the_peer_is_reset() => Run(rig =>
+    public void Data_queued_before_the_exception_is_discarded_and_the_peer_is_reset() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) =>
         {
@@ -200,7 +200,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(4)]
-    public void A_notice_handler_that_throws_harms_nobody() => Run(rig =>
+    public void A_notice_handler_that_throws_has_no_effect_on_sessions() => Run(rig =>
     {
         SessionGroup group = new();
         RecordingServer server = rig.Serve(
@@ -239,7 +239,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [InlineData("StopWhen")]
     [InlineData("OnGaveUp")]
     [InlineData("datagram handler")]
-    public void User_code_on_a_loop_may_throw_even_what_cannot_be_told(string where) => Run(
+    public void User_code_on_a_loop_may_throw_even_what_cannot_be_reported(string where) => Run(
         rig =>
         {
             rig.Expect("threw");
@@ -347,7 +347,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(4)]
-    public void What_comes_out_of_a_step_of_the_loop_ends_its_connection_and_never_the_loop() => Run(
+    public void An_exception_of_a_step_of_the_loop_ends_its_connection_and_never_the_loop() => Run(
         rig =>
         {
             rig.Expect("a step of");
@@ -370,7 +370,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(4)]
-    public void What_comes_out_of_a_completion_a_flush_or_a_handshake_never_ends_the_loop() => Run(
+    public void An_exception_of_a_completion_a_flush_or_a_handshake_never_ends_the_loop() => Run(
         rig =>
         {
             rig.Expect("a step of");
@@ -430,7 +430,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     }
 
     [Fact, Contract(4)]
-    public void What_a_timer_throws_again_and_again_is_told_once_a_minute_with_how_often() => Run(rig =>
+    public void Repeated_exceptions_of_a_timer_are_reported_once_a_minute_with_their_number() => Run(rig =>
     {
         rig.Expect("a timer");
         Loop loop = rig.Engine.GetLoop(0);
@@ -484,7 +484,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ without OnError
 
     [Fact, Contract(4)]
-    public void A_session_without_OnError_has_its_exception_told_by_one_notice_and_all_are_counted() => Run(rig =>
+    public void An_exception_of_a_session_without_OnError_is_reported_by_one_notice_and_all_are_counted() => Run(rig =>
     {
         rig.Expect("OnReceived of SilentSession");
         Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new SilentSession()));
@@ -512,7 +512,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4)]
-    public void What_an_async_void_override_throws_after_its_await_is_a_notice_and_does_not_end_the_process() => Run(rig =>
+    public void An_exception_of_an_async_void_override_after_its_await_is_a_notice_and_does_not_end_the_process() => Run(rig =>
     {
         rig.Expect("an async void callback");
         Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new AsyncVoidSession()));
@@ -547,7 +547,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_factory_that_throws_or_gives_nothing_is_told_by_one_notice_of_a_server_without_OnError(bool throws) => Run(rig =>
+    public void A_factory_that_throws_or_returns_null_is_reported_by_one_notice_of_a_server_without_OnError(bool throws) => Run(rig =>
     {
         rig.Expect("The factory of the server");
         Func<Session> factory = throws ? static () => throw new InvalidDataException("no session") : static () => null!;
@@ -561,7 +561,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_datagram_handler_without_OnError_has_its_exceptions_told_by_one_notice() => Run(rig =>
+    public void Exceptions_of_a_datagram_handler_without_OnError_are_reported_by_one_notice() => Run(rig =>
     {
         rig.Expect("OnReceived of SilentHandler");
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new SilentHandler());

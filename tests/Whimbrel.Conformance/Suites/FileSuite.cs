@@ -58,7 +58,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void What_a_file_does_not_have_is_refused_at_the_call() => Run(rig =>
+    public void A_range_outside_the_file_is_refused_at_the_call() => Run(rig =>
     {
         using TestFile file = new(Pattern(100));
         FileSource source = new(file.Path);
@@ -216,7 +216,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(20)]
-    public void A_close_behind_a_file_waits_for_it_and_an_abort_does_not() => Run(rig =>
+    public void A_close_after_a_file_waits_for_it_and_an_abort_does_not() => Run(rig =>
     {
         int large = LargeOf(rig);
         foreach (bool aborts in (bool[])[false, true])
@@ -245,7 +245,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(20)]
-    public void FinishSending_behind_a_file_ends_this_half_behind_it() => Run(rig =>
+    public void FinishSending_after_a_file_ends_this_half_after_it() => Run(rig =>
     {
         byte[] data = Pattern(400_000);
         using TestFile file = new(data);

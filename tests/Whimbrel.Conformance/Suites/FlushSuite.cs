@@ -6,7 +6,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(15);
 
     [Fact, Contract(14)]
-    public void What_was_sent_before_a_Flush_leaves_while_the_callback_goes_on() => Run(rig =>
+    public void Data_sent_before_a_Flush_is_sent_while_the_callback_continues() => Run(rig =>
     {
         using SemaphoreSlim read = new(0);
         int gaveUp = 0;
@@ -48,7 +48,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(6, 14)]
-    public void What_SendAsync_has_taken_leaves_while_the_callback_goes_on() => Run(rig =>
+    public void Data_accepted_by_SendAsync_is_sent_while_the_callback_continues() => Run(rig =>
     {
         Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only a callback on the pool of a real engine sends before it returns.");
         using SemaphoreSlim read = new(0);

@@ -79,7 +79,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     });
 
     [Fact, Contract(17)]
-    public void A_class_that_nobody_is_in_is_not_asked_and_one_without_a_form_gets_nothing() => Run(rig =>
+    public void An_empty_class_is_not_encoded_and_a_class_without_a_form_gets_nothing() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
         SessionGroup group = Joined(rig, pairs, onLoop: false, static i => i == 3 ? 2 : i);
@@ -176,7 +176,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     [Theory, Contract(17)]
     [InlineData(true)]
     [InlineData(false)]
-    public void An_encoder_that_throws_throws_at_the_call_and_nobody_gets_anything(bool onLoop) => Run(rig =>
+    public void An_encoder_that_throws_throws_at_the_call_and_no_member_gets_anything(bool onLoop) => Run(rig =>
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
         SessionGroup group = Joined(rig, pairs, onLoop, static i => i);

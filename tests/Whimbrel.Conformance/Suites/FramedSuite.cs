@@ -43,7 +43,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(12)]
-    public void A_message_over_the_limit_resets_behind_the_ones_before_it_and_the_reason_stays() => Run(rig =>
+    public void A_message_over_the_limit_resets_after_the_ones_before_it_and_the_reason_stays() => Run(rig =>
     {
         Messages session = new(FrameFormat.LengthPrefix(2, limitBytes: 5), static (_, _, _) => { });
         Peer peer = rig.Dial(Serve(rig, () => session).EndPoint!);
@@ -73,7 +73,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(9)]
-    public void Answers_that_nobody_reads_hold_the_next_messages_back_and_all_come_in_the_end() => Run(rig =>
+    public void Answers_that_are_not_read_hold_the_next_messages_back_and_all_arrive_in_the_end() => Run(rig =>
     {
         const int Count = 50, Length = 20_000;
         byte[] answer = Filled('a', Length);

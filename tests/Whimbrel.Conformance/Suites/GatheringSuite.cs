@@ -25,7 +25,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [InlineData("awaited broadcast")]
     [InlineData("on the loop")]
     [InlineData("for each on the loop")]
-    public void What_a_callback_has_sent_goes_before_what_it_sends_from_another_thread(string kind) => Run(rig =>
+    public void Data_sent_in_a_callback_precedes_what_it_sends_from_another_thread(string kind) => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual && (kind is "awaited broadcast" or "awaited large" || kind.EndsWith("loop", StringComparison.Ordinal)), "The memory engine runs everything on one thread, so no thread can wait for the loop.");
         using TestFile file = new(Bytes("file"));
@@ -136,7 +136,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [Theory, Contract(7, 14)]
     [InlineData(false)]
     [InlineData(true)]
-    public void An_async_function_that_goes_on_on_other_threads_sends_in_its_order(bool broadcasts) => Run(rig =>
+    public void An_async_function_that_continues_on_other_threads_sends_in_its_order(bool broadcasts) => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
         const int Sessions = 4;
@@ -219,7 +219,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [InlineData("close")]
     [InlineData("finish")]
     [InlineData("abort")]
-    public void An_end_from_another_thread_comes_behind_what_the_callback_has_sent(string end) => Run(rig =>
+    public void An_end_from_another_thread_follows_the_data_that_the_callback_has_sent(string end) => Run(rig =>
     {
         SendResult late = default;
         bool isSeen = false;
@@ -251,7 +251,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6, 7, 14)]
-    public void Who_waits_for_room_on_another_thread_comes_behind_what_the_callback_has_sent() => Run(rig =>
+    public void A_wait_for_space_on_another_thread_follows_the_data_that_the_callback_has_sent() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no thread can wait.");
         bool hasWaited = false;

@@ -6,7 +6,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(17)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_broadcast_reaches_the_members_and_nobody_else(bool onLoop) => Run(rig =>
+    public void A_broadcast_reaches_the_members_only(bool onLoop) => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
         SessionGroup group = new("some");
@@ -162,7 +162,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(17)]
-    public void OnOccupiedChanged_tells_of_the_first_join_and_the_last_leave() => Run(
+    public void OnOccupiedChanged_reports_the_first_join_and_the_last_leave() => Run(
         rig =>
         {
             (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
@@ -301,7 +301,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(17, 8)]
     [InlineData(SlowConsumer.Disconnect)]
     [InlineData(SlowConsumer.Wait)]
-    public void What_is_held_counts_against_the_limit(SlowConsumer policy) => Run(rig =>
+    public void Held_data_counts_against_the_limit(SlowConsumer policy) => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, policy));
         (RecordingSession session, Peer peer) = pairs[0];
@@ -431,7 +431,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(17)]
-    public void A_producer_that_sends_again_what_was_refused_reaches_everybody_once() => Run(rig =>
+    public void A_producer_that_resends_refused_messages_reaches_every_member_once() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 8);
         byte[] all = Pattern(600_000, 13);
@@ -496,7 +496,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(17)]
     [InlineData(false)]
     [InlineData(true)]
-    public void Who_waits_for_room_does_not_hang_on_a_dead_member(bool blocking) => Run(rig =>
+    public void A_waiter_for_space_does_not_hang_on_a_dead_member(bool blocking) => Run(rig =>
     {
         Assert.SkipWhen(blocking && rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
         // Three waits up to the limit: each takes the tenth of a second in which nothing moves.
@@ -552,7 +552,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(17, 2)]
-    public void A_broadcast_inside_a_callback_reaches_also_the_one_who_sent_it_and_never_nests() => Run(rig =>
+    public void A_broadcast_inside_a_callback_also_reaches_its_sender_and_never_nests() => Run(rig =>
     {
         RecordingServer? server = null;
         server = rig.Serve(s => s.AtReceived = (_, data) => server!.Broadcast(data));

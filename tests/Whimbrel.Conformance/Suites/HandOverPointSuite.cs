@@ -79,7 +79,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     [Theory, Contract(1, 15)]
     [InlineData(false)]
     [InlineData(true)]
-    public void What_ends_before_it_is_connected_ends_the_next_session(bool isDialled) => Run(rig =>
+    public void An_end_before_OnConnected_ends_the_next_session(bool isDialled) => Run(rig =>
     {
         RecordingSession taker = new(rig) { IsSuccessor = true };
         TlsOptions own = isDialled ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
@@ -93,7 +93,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4, 15)]
-    public void What_it_throws_in_its_last_callback_ends_the_next_session_before_it_is_connected() => Run(rig =>
+    public void An_exception_in_its_last_callback_ends_the_next_session_before_it_is_connected() => Run(rig =>
     {
         RecordingSession taker = new(rig) { IsSuccessor = true };
         rig.Expect("OnConnectFailed of Giver");

@@ -67,7 +67,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(15)]
-    public void What_a_hand_over_holds_leaves_when_the_next_OnConnected_has_returned_in_the_order_of_the_sends() => Run(rig =>
+    public void Data_held_by_a_hand_over_is_sent_in_order_when_the_next_OnConnected_has_returned() => Run(rig =>
     {
         SessionGroup group = new();
         long sent = -1;
@@ -174,7 +174,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(15)]
-    public void To_itself_to_nobody_or_to_a_session_that_has_a_connection_it_throws() => Run(rig =>
+    public void A_hand_over_to_itself_to_null_or_to_a_connected_session_throws() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         rig.Dial(server.EndPoint!);
@@ -195,7 +195,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(15, 4)]
-    public void What_the_next_session_throws_in_OnConnected_ends_the_connection_as_its_own() => Run(rig =>
+    public void An_exception_of_the_next_sessions_OnConnected_ends_the_connection_as_its_own() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = static _ => throw new InvalidOperationException("on purpose") };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next));
@@ -210,7 +210,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [InlineData("throw")]
     [InlineData("close")]
     [InlineData("abort")]
-    public void A_session_that_ends_the_connection_in_its_last_callback_hears_of_no_second_end(string how) => Run(rig =>
+    public void A_session_that_ends_the_connection_in_its_last_callback_gets_no_second_end(string how) => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s =>

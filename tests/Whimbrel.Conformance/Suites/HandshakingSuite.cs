@@ -31,7 +31,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void OnHandshaking_of_a_dialled_connection_comes_when_it_is_connected_and_knows_the_peer() => Run(rig =>
+    public void OnHandshaking_of_a_client_is_called_when_it_is_connected_and_the_peer_is_known() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
         System.Net.EndPoint? remote = null, local = null;
@@ -51,7 +51,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dial_that_fails_before_it_is_connected_has_no_OnHandshaking() => Run(rig =>
+    public void A_connect_that_fails_before_the_handshake_has_no_OnHandshaking() => Run(rig =>
     {
         RecordingClient client = rig.MakeClient(
             new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Tls = new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots } },
@@ -61,7 +61,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_handshake_that_fails_is_told_behind_OnHandshaking() => Run(rig =>
+    public void A_failed_handshake_is_reported_after_OnHandshaking() => Run(rig =>
     {
         RecordingServer server = Serve(rig, static s => s.AtHandshaking = static _ => { });
         Peer peer = rig.Dial(server.EndPoint!);

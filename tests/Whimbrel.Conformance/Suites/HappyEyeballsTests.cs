@@ -159,7 +159,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void A_slow_look_up_delays_the_dial_and_no_more() => Test(rig =>
+    public void A_slow_look_up_delays_the_connect_and_nothing_else() => Test(rig =>
     {
         rig.Memory.AddHost("slow", TimeSpan.FromSeconds(3), s_six1, s_four1);
         BlackHoles(rig, s_six1);
@@ -189,7 +189,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void An_unknown_name_is_told_at_once_unless_another_end_point_answers() => Test(rig =>
+    public void An_unknown_name_is_reported_at_once_unless_another_end_point_answers() => Test(rig =>
     {
         rig.Memory.AddHost("good", s_four1);
         ServeAt(rig, s_four1);
@@ -198,7 +198,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void A_name_whose_addresses_are_no_addresses_is_unknown() => Test(rig =>
+    public void A_name_with_invalid_addresses_is_unknown() => Test(rig =>
     {
         // What filters answer. Dialled, it would lead to this machine.
         rig.Memory.AddHost("filtered", IPAddress.Any, IPAddress.IPv6Any);
@@ -235,7 +235,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_refusal_tells_more_than_an_attempt_that_the_system_gave_up(bool refusedFirst) => Test(rig =>
+    public void A_refusal_is_more_specific_than_an_attempt_that_the_system_abandoned(bool refusedFirst) => Test(rig =>
     {
         // The kernel's timeout, before the time limit of the connect.
         rig.Memory.AddFailing(At(s_six1), Whimbrel.Linux.Errno.ETIMEDOUT);
@@ -275,7 +275,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void A_look_up_that_waits_and_that_nobody_wants_any_more_is_not_begun() => Test(rig =>
+    public void A_queued_look_up_that_is_no_longer_wanted_is_not_started() => Test(rig =>
     {
         for (int i = 0; i < 32; i++)
         {
@@ -316,7 +316,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
 
     [Theory]
     [MemberData(nameof(WaysOut), DisableDiscoveryEnumeration = true)]
-    public void A_dial_ends_at_once_by_every_way_out_in_every_phase(string name, int atMs, string way) => Test(rig =>
+    public void A_connect_ends_at_once_by_every_way_out_in_every_phase(string name, int atMs, string way) => Test(rig =>
     {
         // "slow" is still being looked up; "holes" has one connector up to 250 ms, and then two.
         rig.Memory.AddHost("slow", TimeSpan.FromSeconds(2), s_four1);
@@ -368,7 +368,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void A_dial_of_several_addresses_cancelled_at_any_moment_is_connected_or_cancelled_and_never_both() => Test(rig =>
+    public void A_connect_to_several_addresses_cancelled_at_any_moment_is_connected_or_cancelled_and_never_both() => Test(rig =>
     {
         rig.Memory.AddHost("a", TimeSpan.FromMilliseconds(3), s_six1, s_four1);
         rig.Memory.AddHost("b", s_four2);
@@ -444,7 +444,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     [Theory]
     [InlineData(999, 2)]
     [InlineData(1_000, 1)]
-    public void A_connection_that_lived_long_enough_starts_the_count_anew(int livedMs, int attempt) => Test(rig =>
+    public void A_connection_that_lived_long_enough_restarts_the_count(int livedMs, int attempt) => Test(rig =>
     {
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(10), MaxDelay = TimeSpan.FromMilliseconds(80), Jitter = false, ResetAfter = TimeSpan.FromSeconds(1) } });

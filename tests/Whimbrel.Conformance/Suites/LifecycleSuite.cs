@@ -19,7 +19,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dialled_session_sees_the_same_callbacks() => Run(rig =>
+    public void A_clients_session_gets_the_same_callbacks() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
         RecordingSession session = rig.Connect(listener.EndPoint);
@@ -62,7 +62,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ ends before the beginning
 
     [Fact, Contract(1)]
-    public void A_refused_dial_sees_connecting_and_connect_failed() => Run(rig =>
+    public void A_refused_connect_gets_connecting_and_connect_failed() => Run(rig =>
     {
         RecordingClient client = rig.MakeClient(rig.DeadAddress());
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
@@ -76,7 +76,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dial_that_is_not_answered_times_out() => Run(rig =>
+    public void A_connect_that_is_not_answered_times_out() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
@@ -88,7 +88,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dial_that_is_not_answered_can_be_cancelled() => Run(rig =>
+    public void A_connect_that_is_not_answered_can_be_cancelled() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
@@ -104,7 +104,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dial_that_is_not_answered_ends_with_disconnect() => Run(rig =>
+    public void A_connect_that_is_not_answered_ends_with_disconnect() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
@@ -117,7 +117,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dial_with_a_cancelled_token_makes_no_session() => Run(rig =>
+    public void A_connect_with_a_cancelled_token_creates_no_session() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(server.EndPoint!);
@@ -127,7 +127,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dial_cancelled_at_any_moment_is_connected_or_cancelled_and_never_both() => Run(rig =>
+    public void A_connect_cancelled_at_any_moment_is_connected_or_cancelled_and_never_both() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         int cancelled = 0;
@@ -181,7 +181,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void Close_in_OnConnecting_of_a_client_ends_the_attempt_before_anything_is_dialled() => Run(rig =>
+    public void Close_in_OnConnecting_of_a_client_ends_the_attempt_before_the_connect_is_started() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
         RecordingClient client = rig.MakeClient(listener.EndPoint, s => s.AtConnecting = x => x.Close());
@@ -217,7 +217,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ factories
 
     [Fact, Contract(1, 4)]
-    public void A_factory_that_throws_closes_that_connection_and_is_told_to_the_server() => Run(rig =>
+    public void A_factory_that_throws_closes_that_connection_and_is_reported_to_the_server() => Run(rig =>
     {
         int calls = 0;
         RecordingServer server = rig.Serve(s =>
@@ -259,7 +259,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_clients_factory_that_throws_fails_the_dial_and_the_next_dial_is_free() => Run(rig =>
+    public void A_clients_factory_that_throws_fails_the_connect_and_the_next_connect_is_unaffected() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         int calls = 0;
@@ -339,7 +339,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_disposed_client_dials_no_more() => Run(rig =>
+    public void A_disposed_client_does_not_connect() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(server.EndPoint!);

@@ -56,7 +56,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(SlowConsumer.DropNewest, false)]
     [InlineData(SlowConsumer.Wait, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void A_message_that_does_not_fit_leaves_nothing_behind_and_a_smaller_one_is_still_taken(SlowConsumer policy, bool onLoop) => Run(rig =>
+    public void A_message_that_does_not_fit_queues_nothing_and_a_smaller_one_is_still_accepted(SlowConsumer policy, bool onLoop) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig, policy);
         byte[] first = Clog(rig, session);
@@ -158,7 +158,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(8)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_slow_consumer_is_told_of_once_with_the_session_how_far_behind_and_the_limit(bool onLoop) => Run(rig =>
+    public void A_slow_consumer_is_reported_once_with_the_session_its_pending_bytes_and_the_limit(bool onLoop) => Run(rig =>
     {
         const int OneMiB = 1024 * 1024;
         (RecordingSession session, _) = Pair(rig, SlowConsumer.Disconnect, limit: OneMiB);
@@ -186,7 +186,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("stop")]
     [InlineData("drain")]
     [InlineData("abort")]
-    public void A_session_that_ends_with_bytes_unsent_is_told_how_many_and_that_it_was_no_graceful_end(string how) => Run(rig =>
+    public void A_session_that_ends_with_unsent_bytes_gets_their_number_and_no_graceful_end(string how) => Run(rig =>
     {
         TimeSpan brief = TimeSpan.FromMilliseconds(100);
         RecordingServer server = rig.Serve(null, new ServerOptions
@@ -265,7 +265,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(8)]
     [InlineData(500, 8 * 1024, 1)]
     [InlineData(100, 50 * 1024, 5)]
-    public void What_another_thread_sends_to_many_idle_sessions_is_all_taken(int sessions, int bytes, int bursts) => Run(rig =>
+    public void Sends_of_another_thread_to_many_idle_sessions_are_all_accepted(int sessions, int bytes, int bursts) => Run(rig =>
     {
         if (rig.IsVirtual) sessions = Math.Min(sessions, 300); // seeds repeat it
         RecordingServer server = rig.Serve();

@@ -16,7 +16,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     }
 
     [Fact]
-    public void A_descriptor_that_a_callback_opens_in_the_place_of_its_connections_is_none_of_the_loops() => Run(
+    public void A_descriptor_opened_by_a_callback_with_its_connections_number_is_not_touched_by_the_loop() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual || rig.IsPool || !OperatingSystem.IsLinux(), "The test needs an engine that reuses a descriptor's number at once.");
@@ -50,7 +50,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact]
-    public void What_epoll_does_not_watch_ends_or_rests_and_the_others_go_on() => Run(
+    public void A_socket_that_epoll_refuses_ends_or_rests_and_the_others_continue() => Run(
         rig =>
         {
             Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "Only epoll registers each socket by a call of its own.");
@@ -200,7 +200,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_periodic_timer_goes_on_until_it_cancels_itself() => Run(rig =>
+    public void A_periodic_timer_continues_until_it_cancels_itself() => Run(rig =>
     {
         Loop loop = Started(rig);
         int fired = 0;

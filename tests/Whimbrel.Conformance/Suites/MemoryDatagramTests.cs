@@ -64,7 +64,7 @@ public sealed class MemoryDatagramTests
     }
 
     [Fact]
-    public void A_flood_from_ten_thousand_sources_is_served_or_counted_and_the_socket_goes_on()
+    public void A_flood_from_ten_thousand_sources_is_served_or_counted_and_the_socket_continues()
     {
         const int sources = 10_000;
         MemoryEngine engine = new(7, faults: MemoryFaults.None with { DatagramBufferBytes = 256 * 1024 });
@@ -95,7 +95,7 @@ public sealed class MemoryDatagramTests
     }
 
     [Fact]
-    public void A_flood_that_nobody_reads_is_dropped_by_the_buffer_and_counted()
+    public void A_flood_that_is_not_read_is_dropped_by_the_buffer_and_counted()
     {
         MemoryEngine engine = new(8, faults: MemoryFaults.None with { DatagramBufferBytes = 10_000 });
         RecordingHandler handler = new();
@@ -110,7 +110,7 @@ public sealed class MemoryDatagramTests
     }
 
     [Fact]
-    public void A_datagram_above_the_mtu_is_told_with_its_length()
+    public void A_datagram_above_the_mtu_is_reported_with_its_length()
     {
         MemoryEngine engine = new(9, faults: MemoryFaults.None with { DatagramMtuBytes = 1_400 });
         RecordingHandler handler = new();

@@ -11,7 +11,7 @@ public sealed class MemoryFaultTests
 
     [Theory, Contract(1)]
     [MemberData(nameof(Seeds))]
-    public async Task Accepts_that_fail_are_shed_told_of_once_a_minute_and_the_others_are_served(int seed)
+    public async Task Failed_accepts_are_shed_and_reported_once_a_minute_and_the_others_are_served(int seed)
     {
         List<Notice> notices = [];
         await using MemoryEngine engine = new(seed, loops: 2, notices.Add, new MemoryFaults { AcceptError = 300 });

@@ -54,7 +54,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ joining and leaving
 
     [Fact]
-    public void A_group_is_heard_from_the_join_to_the_leave() => Run(rig =>
+    public void A_group_is_received_from_the_join_to_the_leave() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams sender = new(rig);
@@ -85,7 +85,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_socket_hears_its_own_groups_only_unless_it_asks_for_all() => Run(rig =>
+    public void A_socket_receives_its_own_groups_only_unless_all_are_requested() => Run(rig =>
     {
         DatagramSocket first = Open(rig, out RecordingHandler hearsOne);
         DatagramSocket second = Open(rig, out RecordingHandler hearsTwo, PortOf(first));
@@ -109,7 +109,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_source_specific_member_hears_that_source_only() => Run(rig =>
+    public void A_source_specific_member_receives_that_source_only() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams sender = new(rig);
@@ -128,7 +128,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void With_several_loops_each_datagram_of_a_group_is_heard_once() => Run(rig =>
+    public void With_several_loops_each_datagram_of_a_group_is_received_once() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out _, groups: [OnLo(s_one)], loops: 2);
         using RawDatagrams sender = new(rig);
@@ -144,7 +144,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void Members_on_this_machine_hear_it_only_with_loopback(bool loopback) => Run(rig =>
+    public void Members_on_this_machine_receive_it_only_with_loopback(bool loopback) => Run(rig =>
     {
         // The loopback device brings back everything by itself: another one is needed.
         string? name = rig.IsVirtual ? "memory0" : NameOfDevice(AddressFamily.InterNetwork);
@@ -211,7 +211,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ what is refused
 
     [Fact]
-    public void What_cannot_be_joined_or_left_is_refused_with_its_reason_and_the_socket_goes_on() => Run(rig =>
+    public void A_group_that_cannot_be_joined_or_left_is_refused_with_its_reason_and_the_socket_continues() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams sender = new(rig);
@@ -250,7 +250,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_start_whose_group_cannot_be_joined_fails_and_leaves_nothing_open() => Run(rig =>
+    public void A_start_fails_and_leaves_nothing_open_when_its_group_cannot_be_joined() => Run(rig =>
     {
         DatagramSocket socket = new(
             new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Any, 0), Groups = [OnLo(s_one), new MulticastGroup(s_two, "nowhere0")] },

@@ -47,7 +47,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(17)]
-    public void A_group_that_was_kept_acts_for_its_name_after_it_was_dropped_and_made_anew() => Run(rig =>
+    public void A_kept_group_acts_for_its_name_after_it_was_dropped_and_created_again() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
         SessionGroup one = server.Groups["room"];
@@ -69,7 +69,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(17)]
-    public void Last_leaves_that_meet_first_joins_lose_nobody() => Run(rig =>
+    public void Last_leaves_that_meet_first_joins_lose_no_member() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
         const int Rounds = 60;
@@ -368,7 +368,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     // ------------------------------------------------------------------ cancellation
 
     [Fact, Contract(17)]
-    public void A_broadcast_that_is_cancelled_before_it_begins_reaches_nobody() => Run(rig =>
+    public void A_broadcast_that_is_cancelled_before_it_begins_reaches_no_member() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
         CancellationToken cancelled = new(canceled: true);

@@ -103,7 +103,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_handshake_that_fails_makes_no_session_and_is_told_to_the_server() => Run(rig =>
+    public void A_failed_handshake_creates_no_session_and_is_reported_to_the_server() => Run(rig =>
     {
         ConcurrentQueue<SessionContext> seen = new();
         RecordingServer server = Serve(rig, s_server, seen: seen);
@@ -161,7 +161,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1, 4)]
-    public void What_OnConnecting_throws_after_the_handshake_ends_the_session() => Run(rig =>
+    public void An_exception_of_OnConnecting_after_the_handshake_ends_the_session() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtConnecting = static _ => throw new InvalidDataException("no"));
         TlsPeer peer = Dial(rig, server);
@@ -206,7 +206,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(11)]
-    public void A_peer_that_ends_right_behind_its_handshake_is_heard_to_the_end() => Run(rig =>
+    public void A_peer_that_ends_right_after_its_handshake_is_read_to_the_end() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtPeerFinished = static x =>
         {

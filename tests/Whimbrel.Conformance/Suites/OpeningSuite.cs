@@ -36,7 +36,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     }
 
     [Fact, Contract(1)]
-    public void A_connect_completes_when_the_opening_is_done_and_an_end_behind_it_is_no_failure() => Run(rig =>
+    public void A_connect_completes_when_the_opening_is_done_and_a_later_end_is_no_failure() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
         List<NetworkException> explained = [];
@@ -65,7 +65,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     [InlineData("the session aborts", CloseCause.LocalAbort)]
     [InlineData("the session throws", CloseCause.UserException)]
     [InlineData("disconnect", CloseCause.LocalClose)]
-    public void Whatever_ends_it_before_fails_the_connect_with_that_reason_as_the_client_explains_it(string how, CloseCause cause) => Run(rig =>
+    public void An_earlier_end_fails_the_connect_with_that_reason_as_the_client_explains_it(string how, CloseCause cause) => Run(rig =>
     {
         PeerListener listener = rig.Listen();
         List<NetworkException> explained = [];
@@ -163,7 +163,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_is_told_of_the_session_of_another_client_or_of_one_that_has_ended_opens_nothing() => Run(rig =>
+    public void A_report_for_the_session_of_another_client_or_for_an_ended_one_opens_nothing() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
         List<NetworkException> explained = [];
@@ -189,7 +189,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void An_explanation_that_throws_is_told_and_the_connect_fails_as_it_would() => Run(rig =>
+    public void An_explanation_that_throws_is_reported_and_the_connect_fails_as_it_would() => Run(rig =>
     {
         rig.Expect("an event of the client");
         RecordingClient client = Make(rig, rig.DeadAddress(), []);
@@ -204,7 +204,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true, "connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, reconnecting 2, connected, disconnected PeerClosed, gave up PeerClosed")]
     [InlineData(false, "connected, disconnected PeerClosed")]
-    public void To_the_policy_an_opening_that_fails_is_a_dial_that_fails(bool retriesFirst, string story) => Run(rig =>
+    public void To_the_policy_a_failed_opening_is_a_failed_connect(bool retriesFirst, string story) => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
         List<NetworkException> explained = [];
@@ -215,7 +215,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_reconnect_is_told_when_the_opening_is_done_and_an_opening_that_fails_is_counted_with_the_dials() => Run(rig =>
+    public void A_reconnect_is_reported_when_the_opening_is_done_and_a_failed_opening_counts_as_a_failed_connect() => Run(rig =>
     {
         int made = 0;
         RecordingServer server = rig.Serve(s =>
@@ -237,7 +237,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_target_that_accepts_and_does_not_open_is_dialled_after_the_others_until_one_has_opened() => Run(rig =>
+    public void A_target_that_accepts_and_does_not_open_is_tried_after_the_others_until_one_has_opened() => Run(rig =>
     {
         List<string> accepted = [];
         RecordingServer mute = rig.Serve(s => s.AtConnected = x => Accept(x, "mute")), open = rig.Serve(s => s.AtConnected = x => Accept(x, "open"));

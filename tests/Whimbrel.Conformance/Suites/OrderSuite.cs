@@ -301,7 +301,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("broadcast")]
     [InlineData("waiting")]
     [InlineData("shared")]
-    public void What_a_callback_broadcasts_goes_behind_what_another_thread_has_sent_to_its_members_before_it(string kind) => RunSending(
+    public void A_broadcast_in_a_callback_follows_earlier_sends_of_another_thread_to_its_members(string kind) => RunSending(
         (rig, session, other) =>
         {
             SessionGroup group = new(), room = new();
@@ -340,7 +340,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(7, 17)]
     [InlineData(false)]
     [InlineData(true)]
-    public void An_action_that_is_posted_to_a_loop_comes_behind_what_its_caller_has_joined_and_sent_before(bool isAsync) => Run(rig =>
+    public void An_action_posted_to_a_loop_follows_earlier_joins_and_sends_of_its_caller(bool isAsync) => Run(rig =>
     {
         SessionGroup group = new();
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
@@ -371,7 +371,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("to each")]
     [InlineData("broadcast")]
     [InlineData("join")]
-    public void What_a_callback_sends_goes_behind_what_another_thread_has_sent_before_it(string kind) => RunSending(
+    public void A_send_in_a_callback_follows_earlier_sends_of_another_thread(string kind) => RunSending(
         (rig, session, other) =>
         {
             using TestFile file = new(Bytes("file"));
@@ -534,7 +534,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         "");
 
     [Fact, Contract(7, 18)]
-    public void A_posted_action_sends_at_its_place_and_an_async_function_behind_its_own_parts() => Run(
+    public void A_posted_action_sends_at_its_place_and_an_async_function_after_its_own_parts() => Run(
         rig =>
         {
             SkipWithoutCallbacksOnLoops(rig);

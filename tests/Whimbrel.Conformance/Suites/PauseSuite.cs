@@ -182,7 +182,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3, 10)]
-    public void What_was_left_unread_comes_first_after_resume_without_new_bytes() => Run(rig =>
+    public void Unread_data_is_delivered_first_after_resume_without_new_bytes() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, _) =>
         {
@@ -265,7 +265,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     }
 
     [Fact, Contract(10, 11)]
-    public void A_FIN_that_arrives_while_paused_is_told_after_resume_and_after_the_data() => Run(rig =>
+    public void A_FIN_that_arrives_while_paused_is_reported_after_resume_and_after_the_data() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
         Peer peer = rig.Dial(server.EndPoint!);
@@ -307,7 +307,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10)]
-    public void A_reset_that_meets_the_receive_of_before_the_pause_is_told_after_resume() => Run(rig =>
+    public void A_reset_seen_by_a_receive_from_before_the_pause_is_reported_after_resume() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -375,7 +375,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10, 12)]
-    public void A_callback_that_pauses_and_closes_ends_gracefully_while_the_peer_goes_on() => Run(rig =>
+    public void A_callback_that_pauses_and_closes_ends_gracefully_while_the_peer_continues() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) =>
         {
@@ -459,7 +459,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10)]
-    public void Sending_goes_on_while_receiving_is_paused() => Run(rig =>
+    public void Sending_continues_while_receiving_is_paused() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
         Peer peer = rig.Dial(server.EndPoint!);

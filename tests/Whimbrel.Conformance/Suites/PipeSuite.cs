@@ -31,7 +31,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(22)]
     [InlineData(2)]
     [InlineData(1)]
-    public void Both_ways_at_once_every_byte_arrives_and_the_finish_behind_it(int loops) => Run(
+    public void In_both_directions_at_once_every_byte_arrives_and_then_the_FIN(int loops) => Run(
         rig =>
         {
             int length = rig.IsVirtual ? 300_000 : Transport.IsDeep ? 64 * 1024 * 1024 : 4 * 1024 * 1024;
@@ -84,7 +84,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(8, 22)]
     [InlineData(SlowConsumer.Disconnect)]
     [InlineData(SlowConsumer.Wait)]
-    public void While_the_target_takes_nothing_the_source_has_to_wait_and_nobody_is_judged_slow(SlowConsumer policy) => Run(rig =>
+    public void While_the_target_does_not_read_the_source_waits_and_no_peer_is_considered_slow(SlowConsumer policy) => Run(rig =>
     {
         Ends ends = Two(rig, options: Narrow(rig, policy));
         Task<PipeResult> pipe = Join(rig, ends.A, ends.B);
@@ -110,7 +110,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(3, 22)]
-    public void What_is_unread_goes_first_and_after_a_cancel_what_comes_is_the_sessions_again() => Run(rig =>
+    public void Unread_data_is_piped_first_and_after_a_cancel_new_data_goes_to_the_session_again() => Run(rig =>
     {
         bool takes = false;
         Ends ends = Two(rig, s => s.AtUnread = (_, unread) => Volatile.Read(ref takes) ? unread.Length : 0);

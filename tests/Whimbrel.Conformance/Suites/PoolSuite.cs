@@ -260,7 +260,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     [InlineData(1)]
     [InlineData(2)]
     [InlineData(3)]
-    public void What_a_callback_sends_while_its_loop_sleeps_passes_nothing_and_nothing_passes_it(int seed) => Run(
+    public void Sends_of_a_callback_while_its_loop_sleeps_keep_their_order_with_all_others(int seed) => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
@@ -355,7 +355,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     }
 
     [Fact, Contract(14)]
-    public void What_one_callback_sends_leaves_together_when_it_returns() => Run(rig =>
+    public void Messages_of_one_callback_are_sent_together_when_it_returns() => Run(rig =>
     {
         int early = 0;
         Peer? peer = null;
@@ -382,7 +382,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(6, 7, 14)]
-    public void What_SendAsync_takes_in_a_callback_is_not_overtaken_by_what_its_caller_sends_elsewhere() => Run(rig =>
+    public void Data_accepted_by_SendAsync_in_a_callback_is_not_overtaken_by_sends_of_its_caller_elsewhere() => Run(rig =>
     {
         byte[] large = Pattern(100_000, 7);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
@@ -417,7 +417,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(6, 14)]
-    public void What_was_awaited_in_a_callback_goes_on_in_the_order_of_the_session() => Run(rig =>
+    public void An_await_in_a_callback_resumes_in_the_order_of_the_session() => Run(rig =>
     {
         int running = 0;
         int overlaps = 0;

@@ -36,7 +36,7 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(4)]
-    public void What_a_posted_function_throws_goes_to_who_awaits_and_not_into_a_notice() => Run(rig =>
+    public void An_exception_of_a_posted_function_goes_to_the_awaiting_caller_and_not_into_a_notice() => Run(rig =>
     {
         rig.Serve();
         Loop loop = rig.Engine.GetLoop(0);
@@ -49,7 +49,7 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6)]
-    public void The_awaiting_code_goes_on_on_the_loop_it_awaited_on_else_off_the_loops() => Run(rig =>
+    public void The_awaiting_code_resumes_on_the_loop_it_awaited_on_otherwise_off_the_loops() => Run(rig =>
     {
         rig.Serve();
         Loop first = rig.Engine.GetLoop(0);

@@ -33,7 +33,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("Post")]
     [InlineData("Post with state")]
     [InlineData("Dispatch")]
-    public void What_async_code_throws_after_an_await_is_one_notice_and_the_loop_continues(string form) => Run(rig =>
+    public void An_exception_of_async_code_after_an_await_is_one_notice_and_the_loop_continues(string form) => Run(rig =>
     {
         rig.Expect("threw InvalidDataException: late");
         rig.Serve();
@@ -105,7 +105,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(4, 14)]
-    public void A_posted_action_that_throws_gives_a_notice_and_the_loop_goes_on() => Run(rig =>
+    public void A_posted_action_that_throws_gives_a_notice_and_the_loop_continues() => Run(rig =>
     {
         rig.Expect("a posted action threw");
         RecordingServer server = rig.Serve();
@@ -154,7 +154,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(14)]
-    public void A_callback_that_blocks_is_named_and_the_others_wait_and_then_go_on() => Run(
+    public void A_callback_that_blocks_is_named_and_the_others_wait_and_then_continue() => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(s => s.AtReceived = (self, data) =>
@@ -188,7 +188,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         loops: 1);
 
     [Fact, Contract(14)]
-    public void A_loop_that_blocks_again_is_told_of_once_a_minute() => Run(
+    public void A_loop_that_blocks_again_is_reported_once_a_minute() => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(s => s.AtReceived = (self, data) =>

@@ -8,7 +8,7 @@ namespace Whimbrel.Conformance;
 public abstract class RealAddressSuite(Transport transport) : Suite(transport)
 {
     [Fact]
-    public void A_link_local_address_is_served_and_dialled_with_its_scope() => Run(rig =>
+    public void A_link_local_address_is_listened_on_and_connected_to_with_its_scope() => Run(rig =>
     {
         IPAddress? address = NetworkInterface.GetAllNetworkInterfaces()
             .Where(static i => i.OperationalStatus == OperationalStatus.Up)
@@ -24,7 +24,7 @@ public abstract class RealAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void An_abstract_name_is_served_and_dialled() => Run(rig =>
+    public void An_abstract_name_is_listened_on_and_connected_to() => Run(rig =>
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Abstract socket names need Linux.");
         string name = $"unix:@whimbrel-{Guid.NewGuid():N}";
@@ -35,7 +35,7 @@ public abstract class RealAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_dial_of_IPv6_and_IPv4_takes_whichever_is_served() => Run(rig =>
+    public void A_connect_to_IPv6_and_IPv4_uses_whichever_is_served() => Run(rig =>
     {
         Assert.SkipUnless(Socket.OSSupportsIPv6, "This machine has no IPv6.");
         RecordingServer four = rig.Serve(null, new ServerOptions { Engine = rig.Engine, Address = "tcp://127.0.0.1:0" });

@@ -69,7 +69,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     [InlineData("at once")]
     [InlineData("on the session's thread")]
     [InlineData("elsewhere")]
-    public void What_it_throws_goes_to_OnError_and_ends_the_connection(string when) => Run(rig =>
+    public void Its_exception_goes_to_OnError_and_ends_the_connection(string when) => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtReceivedAsync = (self, bytes) => when == "before it awaits" ? throw new InvalidDataException("thrown by the test") : Throw(self));
         Peer peer = rig.Dial(server.EndPoint!);

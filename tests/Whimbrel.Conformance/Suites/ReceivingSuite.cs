@@ -37,7 +37,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [InlineData(1)]
     [InlineData(2)]
     [InlineData(3)]
-    public void What_comes_much_at_a_time_may_be_received_into_the_sessions_memory_and_is_the_same(int seed) => Run(rig =>
+    public void Large_amounts_may_be_received_into_the_sessions_memory_and_are_unchanged(int seed) => Run(rig =>
     {
         // One thread runs everything in the simulation: the peer reads when it has written all, so that must fit.
         int total = rig.IsVirtual ? 384 * 1024 : 8 * 1024 * 1024;
@@ -189,7 +189,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [InlineData("callback")]
     [InlineData("session")]
     [InlineData("elsewhere")]
-    public void What_is_unread_comes_again_when_it_is_asked_for_though_nothing_new_has_come(string where) => Run(rig =>
+    public void Unread_data_is_delivered_again_on_request_without_new_bytes(string where) => Run(rig =>
     {
         int offers = 0;
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
@@ -218,7 +218,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3, 10)]
-    public void What_is_asked_for_in_a_pause_comes_when_it_ends_and_with_nothing_unread_nothing_comes() => Run(rig =>
+    public void A_delivery_requested_in_a_pause_comes_at_its_end_and_only_with_unread_data() => Run(rig =>
     {
         bool takes = false;
         RecordingServer server = rig.Serve(s => s.AtUnread = (_, unread) => Volatile.Read(ref takes) ? unread.Length : 0);
@@ -248,7 +248,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Theory, Contract(3, 11)]
     [InlineData("paused")]
     [InlineData("needs more")]
-    public void What_is_asked_for_again_and_again_all_comes_before_the_peers_end(string waits) => Run(rig =>
+    public void All_repeatedly_requested_deliveries_come_before_the_peers_end(string waits) => Run(rig =>
     {
         bool isPaused = waits == "paused";
         RecordingServer server = rig.Serve(s =>
@@ -402,7 +402,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void What_NeedBytes_waits_for_is_offered_when_the_peer_finishes_first() => Run(rig =>
+    public void Data_held_back_by_NeedBytes_is_delivered_when_the_peer_finishes_first() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s =>
         {
@@ -549,7 +549,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void Data_that_waits_at_a_dial_comes_after_OnConnected() => Run(rig =>
+    public void Data_that_arrives_during_a_connect_is_delivered_after_OnConnected() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("greeting"u8));
         for (int i = 0; i < 20; i++)
@@ -561,7 +561,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1, 3, 11)]
-    public void Data_and_FIN_in_one_go_are_told_in_order() => Run(rig =>
+    public void Data_and_FIN_received_together_are_reported_in_order() => Run(rig =>
     {
         byte[] data = Pattern(100_000);
         RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, unread) => unread.Length);
@@ -647,7 +647,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     }
 
     [Fact, Contract(3, 13)]
-    public void What_a_session_writes_into_received_bytes_comes_again_as_written() => Run(rig =>
+    public void Changes_of_a_session_to_received_bytes_are_delivered_again_as_written() => Run(rig =>
     {
         List<string> offers = [];
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
@@ -673,7 +673,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(13, 15)]
-    public void What_a_session_wrote_goes_to_the_next_one() => Run(rig =>
+    public void Changes_of_a_session_to_received_bytes_go_to_the_next_session() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
@@ -689,7 +689,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(13)]
-    public void Nobody_else_sees_what_a_session_writes_into_received_bytes() => Run(rig =>
+    public void Writes_of_a_session_into_received_bytes_are_not_visible_to_others() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         byte[] sent = Pattern(40_000);

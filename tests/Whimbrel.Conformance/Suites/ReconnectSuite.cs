@@ -32,7 +32,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ at work
 
     [Fact]
-    public void After_an_end_it_dials_again_with_a_new_session() => Run(rig =>
+    public void After_an_end_it_reconnects_with_a_new_session() => Run(rig =>
     {
         RecordingServer server = Rude(rig);
         RecordingClient client = Make(rig, server.EndPoint!, Quick());
@@ -51,7 +51,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void It_goes_on_until_somebody_listens() => Run(rig =>
+    public void A_client_reconnects_until_a_server_listens() => Run(rig =>
     {
         EndPoint address = Deserted(rig);
         RecordingClient client = Make(rig, address, Quick());
@@ -85,7 +85,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Without_RetryFirstConnect_the_first_dial_fails_at_once() => Run(rig =>
+    public void Without_RetryFirstConnect_the_first_connect_fails_at_once() => Run(rig =>
     {
         RecordingServer server = Rude(rig);
         RecordingClient client = Make(rig, rig.DeadAddress(), Quick(retryFirst: false));
@@ -138,7 +138,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_client_may_say_itself_which_ends_are_last_and_a_condition_has_the_word_before_it() => Run(rig =>
+    public void A_client_may_decide_which_ends_are_final_and_a_condition_decides_first() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         RecordingClient client = Make(rig, server.EndPoint!, Quick());
@@ -163,7 +163,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_condition_that_throws_is_told_and_ends_it() => Run(rig =>
+    public void A_condition_that_throws_is_reported_and_ends_the_reconnecting() => Run(rig =>
     {
         rig.Expect("StopWhen of a reconnect policy");
         RecordingClient client = Make(rig, rig.DeadAddress(), Quick(stopWhen: static _ => throw new InvalidDataException("thrown by the test")));
@@ -316,7 +316,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_dial_from_inside_OnDisconnected_takes_over() => Run(rig =>
+    public void A_connect_inside_OnDisconnected_takes_over() => Run(rig =>
     {
         RecordingServer server = Rude(rig);
         RecordingClient? client = null;
@@ -374,7 +374,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ without growth
 
     [Fact]
-    public void Thousands_of_reconnects_leave_nothing_behind() => Run(
+    public void Thousands_of_reconnects_leave_nothing_open() => Run(
         rig =>
         {
             int rounds = rig.IsVirtual || Transport.IsDeep ? 10_000 : 2_000;

@@ -250,7 +250,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6)]
-    public void A_waiter_behind_one_that_is_cancelled_takes_its_room() => Run(rig =>
+    public void A_waiter_after_a_cancelled_one_takes_its_space() => Run(rig =>
     {
         (RecordingSession session, _) = Pair(rig);
         Clog(rig, session);
@@ -379,7 +379,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6)]
-    public void A_continuation_never_runs_inside_the_stack_of_who_completes_it() => Run(rig =>
+    public void A_continuation_never_runs_inside_the_completing_call() => Run(rig =>
     {
         (RecordingSession session, _) = Pair(rig);
         Clog(rig, session);

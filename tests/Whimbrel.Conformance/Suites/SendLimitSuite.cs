@@ -63,7 +63,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6, 8)]
-    public void A_higher_limit_lets_those_go_on_that_wait_for_room() => Run(rig =>
+    public void A_higher_limit_lets_waiters_for_space_continue() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] before = [.. Clog(rig, session), .. FillTo(rig, session, 10)];
@@ -106,7 +106,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(8)]
-    public void A_message_above_the_limit_is_too_much_when_nobody_said_otherwise() => Run(rig =>
+    public void A_message_above_the_limit_is_too_large_by_default() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig, SlowConsumer.DropNewest);
         rig.OnLoop(session, () => Assert.Throws<ArgumentException>(() => session.Send(new byte[Limit + 1].AsSpan())));

@@ -49,7 +49,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     [Theory, Contract(5, 8)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Each_has_its_own_result_and_who_has_none_is_not_kept_from_others(bool onLoop) => Run(rig =>
+    public void Each_session_has_its_own_result_and_one_without_a_connection_does_not_affect_others(bool onLoop) => Run(rig =>
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 5, Narrow(rig));
         Session[] all = SessionsOf(pairs);
@@ -78,7 +78,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(8)]
-    public void Who_reads_too_slowly_is_disconnected_where_that_is_the_policy_and_the_others_go_on() => Run(rig =>
+    public void A_slow_reader_is_disconnected_where_the_policy_says_so_and_the_others_continue() => Run(rig =>
     {
         rig.Expect("slow consumer");
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3, Narrow(rig, SlowConsumer.Disconnect));
@@ -165,7 +165,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(5)]
-    public void What_was_taken_for_a_session_that_ends_before_its_loop_gets_to_it_goes_nowhere_else() => Run(rig =>
+    public void A_message_accepted_for_a_session_that_ends_before_its_loop_processes_it_goes_nowhere_else() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
         Session[] all = SessionsOf(pairs);
@@ -190,7 +190,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(12)]
-    public void What_was_taken_leaves_before_a_close() => Run(rig =>
+    public void Accepted_messages_are_sent_before_a_close() => Run(rig =>
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
         Session[] all = SessionsOf(pairs);
@@ -206,7 +206,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(5)]
-    public void Who_refuses_by_OnSending_gets_nothing_and_what_it_throws_keeps_nothing_from_those_before() => Run(rig =>
+    public void A_session_refusing_in_OnSending_gets_nothing_and_its_exception_does_not_affect_earlier_ones() => Run(rig =>
     {
         Assert.SkipWhen(rig.Tls != TlsKind.None, "OnSending runs before encryption, so TLS adds nothing to this test.");
         List<Choosy> sessions = [];
@@ -266,7 +266,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(5)]
-    public void After_the_stop_nobody_takes_it() => Run(rig =>
+    public void After_the_stop_no_session_accepts_the_message() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
         Session[] all = SessionsOf(pairs);

@@ -166,7 +166,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     [InlineData(10_000, 2, true)]
     [InlineData(10, 20, true)]
     [InlineData(10, 2, false)]
-    public void Of_pieces_whose_memory_throws_nothing_is_sent(int bytes, int count, bool onLoop) => Run(rig =>
+    public void Pieces_with_throwing_memory_send_nothing(int bytes, int count, bool onLoop) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -280,7 +280,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4, 5)]
     [InlineData(BadPlace.Span, 100)]
     [InlineData(BadPlace.Pin, 20_000)]
-    public void Of_a_head_whose_owned_memory_throws_nothing_is_sent(BadPlace place, int length) => Run(rig =>
+    public void A_head_with_throwing_owned_memory_sends_nothing(BadPlace place, int length) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -340,7 +340,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(5)]
-    public void Shared_bytes_count_their_references_and_say_who_gives_back_too_much() => Run(rig =>
+    public void Shared_bytes_count_their_references_and_report_one_release_too_many() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -597,7 +597,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ whole or not at all
 
     [Fact, Contract(5, 8)]
-    public void A_send_that_does_not_fit_leaves_nothing_behind() => Run(rig =>
+    public void A_send_that_does_not_fit_queues_nothing() => Run(rig =>
     {
         List<SendResult> results = [];
         RecordingServer server = rig.Serve(
@@ -637,7 +637,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ Reserve and Commit
 
     [Fact, Contract(5)]
-    public void What_is_written_into_reserved_room_is_sent_in_its_place() => Run(rig =>
+    public void Data_written_into_reserved_space_is_sent_at_its_place() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x =>
         {
@@ -1092,7 +1092,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4, 5)]
     [InlineData(BadPlace.Dispose)]
     [InlineData(BadPlace.Unpin)]
-    public void Memory_that_throws_after_the_end_harms_nobody(BadPlace place) => Run(
+    public void Memory_that_throws_after_the_end_has_no_effect(BadPlace place) => Run(
         rig =>
         {
             rig.Expect("memory that a session sent");

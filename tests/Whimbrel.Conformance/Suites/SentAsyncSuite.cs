@@ -19,7 +19,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(23)]
-    public void It_completes_when_what_was_sent_before_has_left_and_waits_for_nothing_that_comes_behind() => Run(rig =>
+    public void SentAsync_completes_when_earlier_data_was_sent_and_does_not_wait_for_later_data() => Run(rig =>
     {
         // So much data follows that the kernel, and a batch of records, hold only a part of it.
         const int Large = 4 * 1024 * 1024;
@@ -42,7 +42,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(23)]
-    public void Each_of_many_messages_is_told_once_and_not_before_its_own_bytes_have_left() => Run(rig =>
+    public void Each_of_many_messages_is_reported_once_and_not_before_its_own_bytes_were_sent() => Run(rig =>
     {
         const int Messages = 200;
         (RecordingSession session, Peer peer) = Pair(rig, limit: 1024 * 1024);
@@ -73,7 +73,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6, 23)]
-    public void Behind_a_SendAsync_that_waits_for_room_it_waits_as_well_and_behind_a_cancelled_one_for_what_was_before() => Run(rig =>
+    public void SentAsync_after_a_waiting_SendAsync_waits_as_well_and_after_a_cancelled_one_for_earlier_data() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] first = Clog(rig, session);
@@ -141,7 +141,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     [InlineData("abort")]
     [InlineData("reset")]
     [InlineData("server")]
-    public void However_the_connection_ends_with_bytes_pending_everybody_is_told_once_that_they_were_dropped(string how) => Run(rig =>
+    public void However_the_connection_ends_with_pending_bytes_every_caller_is_notified_once_that_they_were_dropped(string how) => Run(rig =>
     {
         Task<bool>? last = null;
         (RecordingSession session, Peer peer) = Pair(rig, setUp: s => s.AtDisconnected = (x, _) => last = x.SentAsync().AsTask());
@@ -178,7 +178,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(12, 23)]
-    public void Behind_a_Close_it_tells_that_all_has_left() => Run(rig =>
+    public void SentAsync_after_a_Close_reports_that_everything_was_sent() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] first = Clog(rig, session);
@@ -196,7 +196,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(15, 23)]
-    public void After_a_hand_over_who_waits_is_told_all_the_same() => Run(rig =>
+    public void After_a_hand_over_a_waiting_SentAsync_still_completes() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
         (RecordingSession session, Peer peer) = Pair(rig, setUp: s => s.AtTimer = (self, _) => self.CallHandOver(next));
@@ -231,7 +231,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(7, 23)]
-    public void A_thread_that_is_no_loops_is_told_of_its_own_bytes() => Run(rig =>
+    public void SentAsync_on_a_thread_that_is_no_loop_waits_for_the_bytes_of_that_thread() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig, limit: 1024 * 1024);
         const int Messages = 50;

@@ -52,7 +52,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void OnSent_tells_what_is_still_pending_and_no_drain_is_told_before_its_end() => Run(rig =>
+    public void OnSent_reports_pending_bytes_and_no_drain_is_reported_before_its_end() => Run(rig =>
     {
         (SentSession session, Peer peer) = Connect(rig);
         byte[] first = Clog(rig, session);
@@ -84,7 +84,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(4)]
-    public void What_OnSent_or_OnDrained_throws_ends_that_connection_only() => Run(rig =>
+    public void An_exception_of_OnSent_or_OnDrained_ends_that_connection_only() => Run(rig =>
     {
         (SentSession session, Peer peer) = Connect(rig, static s => s.AtDrained = static () => throw new InvalidOperationException("on purpose"));
         session.Send("x"u8);
@@ -111,7 +111,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(15)]
-    public void The_next_session_of_a_connection_is_told_of_what_leaves_from_then_on() => Run(rig =>
+    public void The_next_session_of_a_connection_gets_reports_of_later_sends() => Run(rig =>
     {
         SentSession next = new();
         RecordingServer server = rig.Serve(session => session.AtReceived = (self, _) =>
@@ -183,7 +183,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void What_OnSending_throws_goes_to_the_sender_and_ends_nothing() => Run(rig =>
+    public void An_exception_of_OnSending_goes_to_the_sender_and_ends_nothing() => Run(rig =>
     {
         (AskedSession session, Peer peer) = ConnectAsked(rig);
         session.Answer = null;

@@ -68,7 +68,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     [InlineData("close")]
     [InlineData("abort")]
     [InlineData("throw")]
-    public void The_server_does_not_hear_of_a_session_that_refused_in_its_own_OnConnecting(string how) => Run(rig =>
+    public void The_server_is_not_called_for_a_session_that_refused_in_its_own_OnConnecting(string how) => Run(rig =>
     {
         int made = 0;
         RecordingServer server = rig.Serve(s =>
@@ -92,7 +92,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_OnStarting_throws_fails_the_start_and_nothing_was_opened() => Run(rig =>
+    public void An_exception_of_OnStarting_fails_the_start_and_nothing_was_opened() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer(s_echo);
         server.OnEvent = static e =>
@@ -117,7 +117,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     [InlineData("connected")]
     [InlineData("disconnecting")]
     [InlineData("disconnected")]
-    public void What_another_event_throws_is_told_by_a_notice_and_ends_nothing(string name) => Run(rig =>
+    public void An_exception_of_another_event_is_reported_by_a_notice_and_ends_nothing(string name) => Run(rig =>
     {
         rig.Expect("an event of the server");
         RecordingServer server = rig.MakeServer(s_echo);
@@ -221,7 +221,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4)]
-    public void What_disconnecting_throws_goes_to_OnError_and_the_connection_ends_at_once() => Run(rig =>
+    public void An_exception_of_OnDisconnecting_goes_to_OnError_and_the_connection_ends_at_once() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s =>
         {
@@ -238,7 +238,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(15)]
-    public void A_hand_over_is_announced_to_the_one_who_leaves() => Run(rig =>
+    public void A_hand_over_is_announced_to_the_leaving_session() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true, AtDisconnecting = static (_, _) => { } };
         RecordingServer server = rig.Serve(s =>
@@ -262,7 +262,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ informing the sessions of a stop
 
     [Fact]
-    public void A_session_may_say_goodbye_when_the_server_stops() => Run(rig =>
+    public void A_session_may_send_a_last_message_when_the_server_stops() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static x =>
         {
@@ -324,7 +324,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_stop_at_once_tells_nobody_and_two_stops_tell_once(bool atOnce) => Run(rig =>
+    public void An_immediate_stop_notifies_no_session_and_two_stops_notify_once(bool atOnce) => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
         Peer peer = rig.Dial(server.EndPoint!);
@@ -344,7 +344,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4)]
-    public void What_a_session_throws_when_the_server_stops_ends_that_session_only() => Run(rig =>
+    public void An_exception_of_a_session_when_the_server_stops_ends_that_session_only() => Run(rig =>
     {
         int told = 0;
         RecordingServer server = rig.Serve(s => s.AtServerStopping = x =>
@@ -377,7 +377,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     }
 
     [Fact]
-    public void Who_takes_over_while_the_server_stops_is_told_as_well() => Run(rig =>
+    public void A_session_that_takes_over_while_the_server_stops_is_notified_as_well() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true, AtServerStopping = static x => x.Close() };
         RecordingServer server = rig.Serve(s => s.AtServerStopping = x => x.CallHandOver(next));
@@ -440,7 +440,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_restart_whose_address_cannot_be_bound_leaves_it_stopped() => Run(rig =>
+    public void A_restart_on_an_address_that_cannot_be_bound_leaves_it_stopped() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
         server.OnEvent = static e =>
@@ -496,7 +496,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_start_while_it_stops_throws_and_the_stop_goes_on() => Run(rig =>
+    public void A_start_while_it_stops_throws_and_the_stop_continues() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
         Peer peer = rig.Dial(server.EndPoint!);

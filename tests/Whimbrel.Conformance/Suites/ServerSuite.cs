@@ -8,7 +8,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ start
 
     [Fact]
-    public void Start_tells_the_address_that_was_really_bound() => Run(rig =>
+    public void Start_returns_the_address_that_was_really_bound() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer();
         Assert.Null(server.EndPoint);
@@ -125,7 +125,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_is_open_at_the_deadline_is_reset_and_counted() => Run(rig =>
+    public void Connections_open_at_the_deadline_are_reset_and_counted() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer stubborn = rig.Dial(server.EndPoint!);
@@ -179,7 +179,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Stop_may_be_awaited_inside_a_callback_and_goes_on_there() => Run(rig =>
+    public void Stop_may_be_awaited_inside_a_callback_and_resumes_there() => Run(rig =>
     {
         RecordingServer? server = null;
         int loopAfter = -1, loopBefore = -2;
@@ -587,7 +587,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void Who_dials_again_when_the_engine_ends_the_connection_is_told_that_too() => Run(
+    public void A_client_that_reconnects_when_the_engine_ends_the_connection_is_notified_of_that_too() => Run(
         rig =>
         {
             RecordingServer server = rig.Serve();
@@ -642,7 +642,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Waves_of_connections_leave_no_descriptor_behind() => Run(rig =>
+    public void Waves_of_connections_leak_no_descriptor() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
         int before = 0;

@@ -6,7 +6,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     [Theory, Contract(18, 4)]
     [InlineData(false)]
     [InlineData(true)]
-    public void What_a_posted_async_function_throws_after_an_await_ends_its_connection(bool withState) => Run(rig =>
+    public void An_exception_of_a_posted_async_function_after_an_await_ends_its_connection(bool withState) => Run(rig =>
     {
         RecordingServer server = rig.Serve(static _ => { });
         rig.Dial(server.EndPoint!);
@@ -93,7 +93,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18, 2)]
-    public void A_post_of_a_callback_runs_after_it_and_behind_what_it_sent() => Run(rig =>
+    public void A_post_of_a_callback_runs_after_it_and_after_its_sends() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, _) =>
         {
@@ -113,7 +113,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18, 12)]
-    public void What_was_posted_before_a_close_runs_and_on_the_loop_its_sends_leave() => Run(rig =>
+    public void A_post_made_before_a_close_runs_and_on_the_loop_its_sends_are_sent() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -213,7 +213,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18, 4)]
-    public void What_a_post_throws_goes_to_OnError_and_ends_the_connection() => Run(rig =>
+    public void An_exception_of_a_post_goes_to_OnError_and_ends_the_connection() => Run(rig =>
     {
         rig.Expect("on purpose");
         RecordingServer server = rig.Serve();
@@ -226,7 +226,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18)]
-    public void PostAsync_completes_when_it_has_run_and_what_it_throws_goes_to_who_awaits() => Run(rig =>
+    public void PostAsync_completes_when_it_has_run_and_its_exception_goes_to_the_awaiting_caller() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -303,7 +303,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18, 15)]
-    public void What_was_posted_runs_before_a_hand_over_and_the_next_session_gets_the_bytes() => Run(rig =>
+    public void An_earlier_post_runs_before_a_hand_over_and_the_next_session_gets_the_bytes() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
         next.AtConnected = static self => Assert.True(self.Post(() => self.RunPosted("next")));
@@ -333,7 +333,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18, 15)]
-    public void A_post_that_runs_behind_a_hand_over_cannot_hand_over_to_another() => Run(rig =>
+    public void A_post_that_runs_after_a_hand_over_cannot_hand_over_to_another() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingSession other = new(rig) { IsSuccessor = true };

@@ -106,7 +106,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Whoever_asks_while_connections_end_gets_that_connections_object_or_none() => Run(rig =>
+    public void Reading_the_socket_while_connections_end_returns_that_connections_object_or_null() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Unix socket clients have no addresses that tell them apart.");
         RecordingServer server = rig.Serve();
@@ -181,7 +181,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_socket_of_the_users_that_cannot_be_used_fails_the_start_or_the_dial_with_a_reason() => Run(rig =>
+    public void An_unusable_socket_of_the_user_fails_the_start_or_the_connect_with_a_reason() => Run(rig =>
     {
         Socket? taken = null;
         RecordingServer good = rig.Serve();

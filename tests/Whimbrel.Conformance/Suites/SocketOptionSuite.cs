@@ -79,7 +79,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     }
 
     [Fact]
-    public void Listener_accepted_and_dialled_sockets_have_every_option_that_was_set() => Run(rig =>
+    public void Listener_accepted_and_client_sockets_have_every_option_that_was_set() => Run(rig =>
     {
         NeedsLinux();
         MadeSockets made = Connected(rig, hook => CommonServer(rig, s_loopback, hook), (endPoint, hook) => CommonClient(rig, endPoint, hook));
@@ -218,7 +218,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_hook_that_throws_fails_the_dial_and_the_session_hears_why() => Run(rig =>
+    public void A_hook_that_throws_fails_the_connect_and_the_session_gets_the_cause() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         int calls = 0;
@@ -309,7 +309,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ refused by the system
 
     [Fact]
-    public void A_device_that_is_not_there_fails_start_and_dial_by_name() => Run(rig =>
+    public void A_missing_device_fails_start_and_connect_by_name() => Run(rig =>
     {
         NeedsLinux();
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, BindToDevice = "whimbrel-none" });
@@ -355,7 +355,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact]
-    public void One_local_port_serves_dials_to_several_targets() => Run(
+    public void One_local_port_serves_connects_to_several_targets() => Run(
         rig =>
         {
             LoopRoom.EnterNetwork(rig);
@@ -443,7 +443,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact]
-    public void With_fast_open_a_client_that_says_nothing_hears_the_server() => Run(
+    public void With_fast_open_a_client_that_sends_nothing_receives_the_servers_data() => Run(
         rig =>
         {
             MadeSockets made = new();

@@ -12,7 +12,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     private static readonly TimeSpan s_short = TimeSpan.FromMilliseconds(100);
 
     [Fact, Contract(12, 14)]
-    public void A_server_whose_callback_does_not_return_reports_it_at_the_deadline_and_ends_when_it_does() => RunBlocked((rig, release) =>
+    public void A_server_with_a_hanging_callback_reports_it_at_the_deadline_and_ends_when_it_returns() => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve(BlockWhenTold(release));
         RecordingSession blocked = Block(rig, server);
@@ -33,7 +33,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12, 14)]
-    public void A_restart_whose_old_callback_does_not_return_serves_all_the_same_and_says_what_still_runs() => RunBlocked((rig, release) =>
+    public void A_restart_with_a_hanging_old_callback_serves_all_the_same_and_reports_what_still_runs() => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
         {
@@ -70,7 +70,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12, 14)]
-    public void Disposing_a_server_whose_callback_does_not_return_throws_at_the_deadline() => RunBlocked((rig, release) =>
+    public void Disposing_a_server_with_a_hanging_callback_throws_at_the_deadline() => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve(BlockWhenTold(release), new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = s_short });
         Block(rig, server);
@@ -82,7 +82,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12, 14)]
-    public void An_engine_whose_callback_does_not_return_says_so_at_the_deadline_and_can_be_started_when_it_does() => RunBlocked((rig, release) =>
+    public void An_engine_with_a_hanging_callback_reports_it_at_the_deadline_and_can_be_started_when_it_returns() => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve(BlockWhenTold(release));
         RecordingSession blocked = Block(rig, server);
@@ -100,7 +100,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12, 14)]
-    public void Disposing_an_engine_whose_callback_does_not_return_throws_and_its_loops_end_by_themselves() => RunBlocked((rig, release) =>
+    public void Disposing_an_engine_with_a_hanging_callback_throws_and_its_loops_end_by_themselves() => RunBlocked((rig, release) =>
     {
         // Of its own: the rig wants to dispose of the other one.
         Engine engine = new(new EngineOptions { Kind = rig.Engine.Kind, Loops = 2, StopTimeout = s_short });
@@ -119,7 +119,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     [Theory, Contract(12, 14)]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_client_whose_callback_does_not_return_says_so_at_the_deadline(bool blocking) => RunBlocked((rig, release) =>
+    public void A_client_with_a_hanging_callback_reports_it_at_the_deadline(bool blocking) => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("b"u8));
         using ManualResetEventSlim inside = new();
@@ -143,7 +143,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_datagram_socket_whose_handler_does_not_return_says_so_at_the_deadline() => RunBlocked((rig, release) =>
+    public void A_datagram_socket_with_a_hanging_handler_reports_it_at_the_deadline() => RunBlocked((rig, release) =>
     {
         using ManualResetEventSlim inside = new();
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new RecordingHandler

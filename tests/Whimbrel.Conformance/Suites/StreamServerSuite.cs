@@ -44,7 +44,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void When_the_handler_throws_its_connection_only_is_aborted_and_a_notice_tells(bool atOnce) => Run(rig =>
+    public void When_the_handler_throws_only_its_connection_is_aborted_and_a_notice_is_logged(bool atOnce) => Run(rig =>
     {
         rig.Expect("on purpose");
         CloseReason reason = default;
@@ -99,7 +99,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void At_the_stop_of_the_server_the_token_fires_and_the_handler_may_say_goodbye() => Run(rig =>
+    public void At_the_stop_of_the_server_the_token_fires_and_the_handler_may_send_a_last_message() => Run(rig =>
     {
         Server server = Start(rig, async (peer, stop) =>
         {
@@ -210,7 +210,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_client_dials_a_stream_and_its_errors_have_their_categories() => Run(rig =>
+    public void A_client_connects_a_stream_and_its_errors_have_their_categories() => Run(rig =>
     {
         Server server = Start(rig, async (peer, stop) => await peer.CopyToAsync(peer, stop).ConfigureAwait(false));
         ConnectionStream stream = rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }));

@@ -13,7 +13,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(3)]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_the_peer_writes_is_read_and_what_is_written_reaches_the_peer(bool onLoop) => Run(rig =>
+    public void Data_is_read_from_the_peer_and_written_to_it(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         Task<string> echo = Start(rig, stream, onLoop, async () =>
@@ -80,7 +80,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_second_read_throws_and_the_first_goes_on(bool onLoop) => Run(rig =>
+    public void A_second_read_throws_and_the_first_continues(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         byte[] first = new byte[10];
@@ -253,7 +253,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(11)]
     [InlineData(true)]
     [InlineData(false)]
-    public void After_the_peers_end_reads_give_0_and_writes_go_on_until_this_side_ends(bool onLoop) => Run(rig =>
+    public void After_the_peers_end_reads_return_0_and_writes_continue_until_this_side_ends(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         peer.Write("last");
@@ -272,7 +272,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(11)]
     [InlineData(true)]
     [InlineData(false)]
-    public void FinishSending_sends_what_was_written_then_FIN_and_reading_goes_on(bool onLoop) => Run(rig =>
+    public void FinishSending_sends_written_data_then_FIN_and_reading_continues(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         byte[] data = Pattern(300_000);
@@ -291,7 +291,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(3, 11)]
-    public void Bytes_that_nobody_has_read_outlive_the_connection() => Run(rig =>
+    public void Unread_bytes_outlive_the_connection() => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         byte[] data = Pattern(50_000);
@@ -428,7 +428,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_token_whose_source_was_reset_cancels_again(bool onLoop) => Run(rig =>
+    public void A_token_with_a_reset_source_cancels_again(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         using CancellationTokenSource source = new();
@@ -450,7 +450,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void A_cancel_that_comes_behind_the_bytes_does_not_end_the_next_read() => Run(
+    public void A_cancel_after_the_bytes_does_not_end_the_next_read() => Run(
         rig =>
         {
             Assert.SkipUnless(rig.IsVirtual, "Only the memory engine fixes the order within one turn, by its seed.");
@@ -599,7 +599,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void A_blocking_read_times_out_and_the_stream_goes_on() => Run(rig =>
+    public void A_blocking_read_times_out_and_the_stream_continues() => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         stream.ReadTimeout = 30;

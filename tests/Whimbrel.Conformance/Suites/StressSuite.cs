@@ -22,7 +22,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact, Contract(1)]
-    public void Peers_that_are_gone_before_they_are_accepted_leave_nothing_behind() => Run(rig =>
+    public void Peers_that_disconnect_before_they_are_accepted_leave_nothing_open() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static self => self.Send("welcome"u8));
         for (int i = 0; i < 60; i++)
@@ -234,7 +234,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact, Contract(1)]
-    public void A_listener_that_closes_while_dials_arrive_loses_no_session_it_has_taken() => Run(rig =>
+    public void A_listener_that_closes_while_connections_arrive_loses_no_accepted_session() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
         List<Peer> peers = [];
@@ -265,7 +265,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact, Contract(1)]
-    public void A_client_that_is_stopped_while_it_dials_ends_cleanly() => Run(rig =>
+    public void A_client_that_is_stopped_while_it_connects_ends_cleanly() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         for (int i = 0; i < 40; i++)

@@ -19,7 +19,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     }
 
     [Fact]
-    public void A_port_that_is_taken_is_told_with_its_holder() => Run(rig =>
+    public void A_taken_port_is_reported_with_its_holder() => Run(rig =>
     {
         RecordingServer holder = rig.Serve();
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint });
@@ -56,7 +56,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void IPv6_is_served_and_dialled() => Run(rig =>
+    public void IPv6_is_listened_on_and_connected_to() => Run(rig =>
     {
         Assert.SkipUnless(Socket.OSSupportsIPv6, "This machine has no IPv6.");
         RecordingServer server = ServeAt(rig, IPAddress.IPv6Loopback);
@@ -91,7 +91,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_wildcard_listener_tells_the_address_that_was_really_dialled() => Run(rig =>
+    public void A_wildcard_listener_reports_the_address_that_was_really_connected_to() => Run(rig =>
     {
         RecordingServer server = ServeAt(rig, IPAddress.Any);
         Echo(rig, new IPEndPoint(IPAddress.Loopback, PortOf(server)));
@@ -99,7 +99,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_client_dials_from_the_address_it_is_told() => Run(rig =>
+    public void A_client_connects_from_the_given_local_address() => Run(rig =>
     {
         RecordingServer server = ServeAt(rig, IPAddress.Any);
         IPAddress from = OperatingSystem.IsLinux() ? IPAddress.Parse("127.0.0.2") : IPAddress.Loopback;
@@ -116,7 +116,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_client_that_may_not_use_its_local_address_is_told_so() => Run(rig =>
+    public void A_client_that_may_not_use_its_local_address_gets_that_error() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, LocalEndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0) });

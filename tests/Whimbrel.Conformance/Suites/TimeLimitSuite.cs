@@ -196,7 +196,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
-    public void A_silence_that_the_session_forgives_is_told_again() => Run(rig =>
+    public void A_silence_that_the_session_permits_is_reported_again() => Run(rig =>
     {
         int told = 0;
         RecordingServer server = Serve(
@@ -261,7 +261,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
-    public void Each_message_may_begin_the_phase_anew_and_a_phase_that_was_ended_is_over() => Run(rig =>
+    public void Each_message_may_restart_the_phase_and_an_ended_phase_does_not_expire() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s =>
         {
@@ -340,7 +340,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1, 19)]
-    public void A_phase_that_begins_in_OnConnecting_is_looked_at_behind_OnConnected() => Run(rig =>
+    public void A_phase_that_begins_in_OnConnecting_is_checked_after_OnConnected() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s =>
         {
@@ -360,7 +360,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(15, 19)]
-    public void A_hand_over_ends_phase_and_limits_of_the_one_who_gives() => Run(rig =>
+    public void A_hand_over_ends_phase_and_limits_of_the_leaving_session() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = Serve(
@@ -409,7 +409,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4, 19)]
-    public void What_OnTimeout_throws_ends_the_session() => Run(rig =>
+    public void An_exception_of_OnTimeout_ends_the_session() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s =>
         {
@@ -424,7 +424,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(16, 19)]
-    public void A_handshake_has_its_own_deadline_and_the_phase_counts_again_behind_it() => Run(rig =>
+    public void A_handshake_has_its_own_deadline_and_the_phase_counts_again_after_it() => Run(rig =>
     {
         Assert.SkipWhen(rig.Tls != TlsKind.None, "This transport has TLS already.");
         RecordingServer server = Serve(rig, s =>
@@ -520,7 +520,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
-    public void A_callback_on_the_pool_that_blocks_for_long_hears_of_one_silence_afterwards() => Run(rig =>
+    public void A_pool_callback_that_blocks_for_long_causes_one_report_of_silence_afterwards() => Run(rig =>
     {
         Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only callbacks on the pool of a real engine may block.");
         int told = 0;

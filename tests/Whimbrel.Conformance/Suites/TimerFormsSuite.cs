@@ -42,7 +42,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_derived_timer_is_told_of_firings_and_of_the_cancel_once(bool onLoop) => Run(rig =>
+    public void A_derived_timer_is_notified_of_firings_and_of_the_cancel_once(bool onLoop) => Run(rig =>
     {
         Loop loop = Started(rig);
         RecordingTimer once = new(loop);
@@ -75,7 +75,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact]
-    public void A_callback_that_wants_it_is_told_of_the_cancel_and_the_plain_one_is_not() => Run(rig =>
+    public void A_callback_with_a_cancel_argument_is_notified_of_the_cancel_and_the_plain_one_is_not() => Run(rig =>
     {
         Loop loop = Started(rig);
         List<string> story = [];
@@ -467,7 +467,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     // ------------------------------------------------------------------ sessions, and what goes wrong
 
     [Fact, Contract(1)]
-    public void A_sessions_timer_may_be_started_again_and_ends_with_the_session_for_good() => Run(rig =>
+    public void A_sessions_timer_may_be_started_again_and_ends_permanently_with_the_session() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
@@ -501,7 +501,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     }, loops: 1);
 
     [Fact, Contract(4)]
-    public void What_a_timer_throws_is_a_notice_and_who_waits_is_told_all_the_same() => Run(rig =>
+    public void An_exception_of_a_timer_is_a_notice_and_waiters_are_still_notified() => Run(rig =>
     {
         rig.Expect("a timer threw");
         Loop loop = Started(rig);

@@ -95,7 +95,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(14)]
-    public void A_periodic_timer_goes_on_until_it_is_cancelled_also_from_its_own_callback() => Run(rig =>
+    public void A_periodic_timer_continues_until_it_is_cancelled_also_from_its_own_callback() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtTimer = static (self, timer) =>
         {
@@ -255,7 +255,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(4, 14)]
-    public void What_a_timer_of_a_loop_throws_is_a_notice_and_what_a_sessions_throws_ends_the_session() => Run(rig =>
+    public void An_exception_of_a_loops_timer_is_a_notice_and_of_a_sessions_timer_ends_the_session() => Run(rig =>
     {
         rig.Expect("a timer threw");
         RecordingServer server = rig.Serve(static s => s.AtTimer = static (_, _) => throw new InvalidOperationException("on purpose"));

@@ -95,7 +95,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Theory, Contract(5, 7)]
     [InlineData(false)]
     [InlineData(true)]
-    public void What_is_sent_in_OnHandshaked_leaves_encrypted_in_front_of_what_OnConnected_sends(bool isDialled) => Run(rig =>
+    public void Data_sent_in_OnHandshaked_is_sent_encrypted_before_the_data_of_OnConnected(bool isDialled) => Run(rig =>
     {
         byte[] large = Pattern(100_000);
         List<SendResult> results = [];
@@ -266,7 +266,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Handshakes_are_limited_and_who_is_too_many_is_closed_at_once() => Run(
+    public void Handshakes_are_limited_and_connections_over_the_limit_are_closed_at_once() => Run(
         rig =>
         {
             TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), MaxHandshakes = 2 };
@@ -287,7 +287,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact]
-    public void Who_sends_no_whole_ClientHello_takes_no_place_and_the_oldest_makes_room() => Run(
+    public void A_peer_without_a_whole_ClientHello_takes_no_place_and_the_oldest_is_evicted() => Run(
         rig =>
         {
             TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), MaxHandshakes = 1, MaxSilent = 4, HandshakeTimeout = TimeSpan.FromMinutes(10) };
@@ -331,7 +331,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact]
-    public void A_hundred_silent_connections_a_second_refuse_nobody() => Run(
+    public void A_hundred_silent_connections_a_second_cause_no_refusal() => Run(
         rig =>
         {
             Assert.SkipUnless(rig.IsVirtual, "Needs virtual time: only the memory engine has it.");
@@ -445,7 +445,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_a_layer_still_answers_after_our_end_goes_nowhere() => Run(rig =>
+    public void Output_of_a_TLS_layer_after_our_end_is_dropped() => Run(rig =>
     {
         RecordingServer server = Serve(rig, FakeTlsProfile.Server, static s => s.AtConnected = static x => x.FinishSending());
         TlsPeer peer = Dial(rig, server, FakeTlsProfile.Client);
@@ -465,7 +465,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_peer_that_leaves_in_the_middle_of_the_handshake_is_told_so() => Run(rig =>
+    public void A_peer_that_disconnects_during_the_handshake_is_reported_as_such() => Run(rig =>
     {
         RecordingServer server = Serve(rig);
         Peer peer = rig.Dial(server.EndPoint!);
@@ -552,7 +552,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_client_of_another_version_protocol_or_name_is_told_so_in_words() => Run(rig =>
+    public void A_client_of_another_version_protocol_or_name_gets_a_clear_message() => Run(rig =>
     {
         TlsOptions tls = new()
         {
@@ -575,7 +575,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_client_refuses_bad_certificates_and_the_dial_fails_with_the_reason() => Run(rig =>
+    public void A_client_refuses_bad_certificates_and_the_connect_fails_with_the_reason() => Run(rig =>
     {
         (X509Certificate2 Certificate, string Words)[] cases =
         [
@@ -614,7 +614,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void The_name_that_is_dialled_is_the_name_that_is_checked() => Run(rig =>
+    public void The_host_name_of_the_connect_is_the_name_that_is_checked() => Run(rig =>
     {
         if (rig.IsUnix)
         {
@@ -651,7 +651,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void What_comes_after_close_notify_is_ignored() => Run(rig =>
+    public void Data_after_close_notify_is_ignored() => Run(rig =>
     {
         RecordingServer server = Serve(rig, setUp: static s => s.AtPeerFinished = static _ => { });
         TlsPeer peer = Dial(rig, server);
@@ -693,7 +693,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ certificates from files
 
     [Fact]
-    public void A_renewed_certificate_is_taken_without_dropping_anybody() => Run(rig =>
+    public void A_renewed_certificate_is_used_without_dropping_connections() => Run(rig =>
     {
         string folder = Directory.CreateTempSubdirectory("whimbrel").FullName;
         string chain = Path.Combine(folder, "fullchain.pem"), key = Path.Combine(folder, "privkey.pem");
@@ -873,7 +873,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(16)]
-    public void A_client_that_upgrades_without_HostName_checks_the_name_it_dialled() => Run(rig =>
+    public void A_client_that_upgrades_without_HostName_checks_the_name_it_connected_to() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix || rig.IsVirtual, "A Unix socket client has no address.");
         foreach (bool covered in (bool[])[true, false])
@@ -951,7 +951,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(16)]
-    public void What_came_in_the_clear_while_the_callback_ran_counts_as_unread() => Run(rig =>
+    public void Plaintext_received_while_the_callback_ran_counts_as_unread() => Run(rig =>
     {
         Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only callbacks on the pool run while more data arrives.");
         foreach (bool passes in (bool[])[false, true])
@@ -986,7 +986,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(16)]
-    public void Whoever_awaits_an_upgrade_hears_that_the_connection_ended() => Run(rig =>
+    public void An_awaited_upgrade_fails_when_the_connection_ends() => Run(rig =>
     {
         ValueTask<TlsInfo> upgraded = default;
         RecordingServer server = StartTls(rig, x =>
@@ -1186,7 +1186,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(11, 16)]
-    public void A_half_that_is_finished_in_the_handshake_ends_behind_what_was_sent() => Run(rig =>
+    public void A_half_that_is_finished_during_the_handshake_ends_after_the_sent_data() => Run(rig =>
     {
         RecordingServer server = StartTls(rig, x =>
         {
@@ -1228,7 +1228,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_client_whose_Verify_blocks_does_not_hold_its_loop() => Run(
+    public void A_client_with_a_blocking_Verify_does_not_block_its_loop() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");

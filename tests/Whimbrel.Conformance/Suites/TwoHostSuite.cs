@@ -91,7 +91,7 @@ public abstract class TwoHostSuite(Transport transport)
     });
 
     [Fact]
-    public void A_port_where_nobody_receives_is_told_by_the_other_host() => Run(ends =>
+    public void An_unbound_port_is_reported_by_the_other_host() => Run(ends =>
     {
         ends.SkipWithoutErrors();
         (DatagramSocket gone, _) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
@@ -157,7 +157,7 @@ public abstract class TwoHostSuite(Transport transport)
     });
 
     [Fact]
-    public void A_group_is_sent_and_heard_on_the_interface_that_was_named() => Run(ends =>
+    public void A_group_is_sent_to_and_received_on_the_named_interface() => Run(ends =>
     {
         (DatagramSocket one, RecordingHandler onFirst) = ends.OpenB(Member(ends, "b0"));
         int port = ((IPEndPoint)one.EndPoint!).Port;
@@ -180,7 +180,7 @@ public abstract class TwoHostSuite(Transport transport)
     });
 
     [Fact]
-    public void A_source_specific_member_hears_that_source_only() => Run(ends =>
+    public void A_source_specific_member_receives_that_source_only() => Run(ends =>
     {
         string device = TwoHosts.NumberOf(ends.Hosts.B, "b0");
         (DatagramSocket one, RecordingHandler specific) = ends.OpenB(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), ReuseAddress = true, Groups = [new MulticastGroup(s_group, device, TwoHosts.AddressOfA())] });
@@ -255,7 +255,7 @@ public abstract class TwoHostSuite(Transport transport)
     });
 
     [Fact]
-    public void A_router_that_takes_less_tells_the_size_of_the_path() => Run(
+    public void A_router_with_a_smaller_MTU_reports_the_size_of_the_path() => Run(
         ends =>
         {
             ends.SkipWithoutErrors();
@@ -279,7 +279,7 @@ public abstract class TwoHostSuite(Transport transport)
         routed: true);
 
     [Fact]
-    public void What_a_firewall_drops_on_the_way_out_is_told_and_on_the_way_in_is_lost() => Run(ends =>
+    public void A_datagram_dropped_by_a_firewall_is_reported_on_the_way_out_and_lost_on_the_way_in() => Run(ends =>
     {
         Assert.SkipUnless(TwoHosts.Exists("nft"), "needs the command nft (Debian: nftables)");
         (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));

@@ -28,7 +28,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     }
 
     [Fact]
-    public void A_path_in_a_missing_folder_is_told_as_such() => Run(rig =>
+    public void A_path_in_a_missing_folder_is_reported_as_such() => Run(rig =>
     {
         NetworkException e = StartFails(rig, new UnixDomainSocketEndPoint(Path.Combine(Path.GetTempPath(), $"missing-{Guid.NewGuid():N}", "a.sock")));
         Assert.Contains("folder", e.Message, StringComparison.Ordinal);
@@ -54,7 +54,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_path_that_somebody_answers_at_is_not_stolen() => Run(rig =>
+    public void A_path_with_a_running_server_is_not_stolen() => Run(rig =>
     {
         RecordingServer holder = rig.Serve();
         StartFails(rig, holder.EndPoint!);
@@ -107,7 +107,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_dial_to_a_path_that_is_not_there_is_refused() => Run(rig =>
+    public void A_connect_to_a_missing_path_is_refused() => Run(rig =>
     {
         RecordingClient client = rig.MakeClient(rig.NewAddress());
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));

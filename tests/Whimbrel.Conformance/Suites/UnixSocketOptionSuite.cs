@@ -71,7 +71,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
     });
 
     [Fact]
-    public void A_hook_that_throws_fails_start_and_dial() => Run(rig =>
+    public void A_hook_that_throws_fails_start_and_connect() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnSocketCreated = static _ => throw new NotSupportedException("not today") });
         Assert.Equal(ErrorCategory.User, Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync())).Error.Category);

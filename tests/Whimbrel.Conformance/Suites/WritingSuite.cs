@@ -173,7 +173,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
     });
 
     [Fact, Contract(21)]
-    public void A_refused_message_stays_and_who_is_asked_may_not_use_its_writer() => Run(rig =>
+    public void A_refused_message_stays_and_OnSending_may_not_use_its_writer() => Run(rig =>
     {
         byte[] data = Pattern(70_000);
         MessageWriter message = new();

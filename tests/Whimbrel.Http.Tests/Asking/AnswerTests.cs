@@ -96,7 +96,7 @@ public sealed class AnswerTests
     };
 
     [Theory, MemberData(nameof(Vectors))]
-    public void Each_is_told_the_same_wherever_it_is_cut(string requests, string answers, string told)
+    public void Each_answer_is_reported_the_same_at_every_cut(string requests, string answers, string told)
     {
         bool isFinished = answers.EndsWith('$');
         byte[] bytes = Encoding.Latin1.GetBytes(isFinished ? answers[..^1] : answers);

@@ -124,7 +124,7 @@ public sealed class EngineTests
     }
 
     [Theory, MemberData(nameof(Engines))]
-    public async Task A_pool_gives_each_who_asks_its_own_answer(EngineKind kind, bool isTls)
+    public async Task A_pool_gives_each_caller_its_own_answer(EngineKind kind, bool isTls)
     {
         await using Site site = new(kind, isTls);
         await site.Server.StartAsync();
@@ -213,7 +213,7 @@ public sealed class EngineTests
     }
 
     [Fact]
-    public async Task A_certificate_that_is_not_for_the_host_or_of_nobody_we_trust_is_refused()
+    public async Task A_certificate_for_another_host_or_of_an_untrusted_issuer_is_refused()
     {
         await using Site site = new(EngineKind.Epoll, isTls: true);
         await site.Server.StartAsync();
@@ -226,7 +226,7 @@ public sealed class EngineTests
     }
 
     [Fact]
-    public async Task From_https_to_http_nobody_follows()
+    public async Task A_redirect_from_https_to_http_is_not_followed()
     {
         await using Site site = new(EngineKind.Epoll, isTls: true);
         site.Server.Get("/go/down", (_, response) =>

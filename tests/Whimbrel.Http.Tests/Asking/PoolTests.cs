@@ -70,7 +70,7 @@ public sealed class PoolTests
     [InlineData("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n")]
     [InlineData("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")]
     [InlineData("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")]
-    public async Task A_connection_with_bytes_behind_the_answer_or_that_closes_is_not_used_again(string answer)
+    public async Task A_connection_with_bytes_after_the_answer_or_that_closes_is_not_used_again(string answer)
     {
         await using Script script = new(line => line.AnswerAllAsync(answer));
         await using HttpPool pool = new();
@@ -82,7 +82,7 @@ public sealed class PoolTests
     // Such a connection would fail before a byte was sent on it, and the request would be repeated. The responses alone
     // do not show this.
     [Fact]
-    public async Task Who_waits_is_not_given_a_connection_with_bytes_behind_its_answer()
+    public async Task A_waiting_request_does_not_get_a_connection_with_bytes_after_its_answer()
     {
         TaskCompletionSource goes = new(TaskCreationOptions.RunContinuationsAsynchronously);
         await using Script script = new(async line =>
@@ -202,7 +202,7 @@ public sealed class PoolTests
     }
 
     [Fact]
-    public async Task A_request_that_waits_behind_responses_that_nobody_disposed_fails_with_their_number()
+    public async Task A_request_that_waits_for_undisposed_responses_fails_with_their_number()
     {
         await using Script script = new(line => line.AnswerAllAsync($"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{new string('x', 300_000)}"));
         await using HttpPool pool = new(new HttpClientOptions { ConnectionLimit = 2, WaitTimeout = TimeSpan.FromMilliseconds(300) });
@@ -232,7 +232,7 @@ public sealed class PoolTests
     }
 
     [Fact]
-    public async Task Who_waits_dials_when_a_connection_has_ended_and_a_cancelled_wait_leaves_no_trace()
+    public async Task A_waiting_request_connects_when_a_connection_has_ended_and_a_cancelled_wait_leaves_no_trace()
     {
         SemaphoreSlim goes = new(0);
         await using Script script = new(async line =>
@@ -439,7 +439,7 @@ public sealed class PoolTests
     // ------------------------------------------------------------------ bodies of answers
 
     [Fact]
-    public async Task A_body_that_nobody_reads_to_its_end_frees_its_connection_or_ends_it()
+    public async Task A_body_that_is_not_read_to_its_end_frees_its_connection_or_ends_it()
     {
         await using Script script = new(async line =>
         {
@@ -526,7 +526,7 @@ public sealed class PoolTests
     }
 
     [Theory, MemberData(nameof(Codings))]
-    public async Task A_compressed_body_that_ends_too_early_is_none(string coding)
+    public async Task A_compressed_body_that_ends_too_early_fails(string coding)
     {
         byte[] plain = new byte[100_000], bytes = Compress(coding, plain.Select((_, i) => (byte)(i * i % 251)).ToArray());
         foreach (int length in (int[])[1, bytes.Length / 2, bytes.Length - 1])
@@ -538,7 +538,7 @@ public sealed class PoolTests
     }
 
     [Theory, MemberData(nameof(Codings))]
-    public async Task A_compressed_body_that_is_cut_at_any_byte_is_none_whatever_frames_it(string coding)
+    public async Task A_compressed_body_truncated_at_any_byte_fails_with_every_framing(string coding)
     {
         byte[] same = new byte[500], noise = new byte[30];
         new Random(7).NextBytes(noise);
@@ -785,7 +785,7 @@ public sealed class PoolTests
     }
 
     [Fact]
-    public async Task A_body_waits_to_be_wanted_when_it_is_told_to()
+    public async Task A_body_is_sent_after_100_continue_when_configured()
     {
         await using Script script = new(async line =>
         {
@@ -909,7 +909,7 @@ public sealed class PoolTests
     }
 
     [Fact]
-    public void Mistakes_in_the_options_are_told_all_at_once()
+    public void Mistakes_in_the_options_are_reported_all_at_once()
     {
         ArgumentException e = Assert.Throws<ArgumentException>(() => new HttpPool(new HttpClientOptions
         {

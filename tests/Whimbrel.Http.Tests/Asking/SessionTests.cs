@@ -149,7 +149,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public void What_was_sent_behind_an_answer_that_closes_has_failed()
+    public void A_request_sent_after_an_answer_that_closes_has_failed()
     {
         Asker asker = new(new HttpClientOptions { PipelineLimit = 3 }, _get, _get, _get) { Then = _get };
         using TestPeer peer = Serve(asker);
@@ -209,7 +209,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public void A_switched_protocol_gets_every_byte_behind_the_head()
+    public void A_switched_protocol_gets_every_byte_after_the_head()
     {
         Listener next = new();
         Asker asker = new(null, _get) { Next = next };

@@ -18,7 +18,7 @@ public sealed class CacheTests
     private static bool Has(FileCache cache, string name) => cache.TryGet(Encoding.UTF8.GetBytes(name), out _);
 
     [Fact]
-    public void Who_was_not_asked_for_goes_first()
+    public void The_least_recently_requested_entry_is_evicted_first()
     {
         using FileCache cache = new(new HttpFileOptions { CacheLimitFiles = 3 });
         foreach (string name in (string[])["a", "b", "c"]) cache.Put(Entry(name, 1));
@@ -60,7 +60,7 @@ public sealed class CacheTests
     }
 
     [Fact]
-    public void An_open_file_that_is_let_go_is_closed_by_whoever_was_last()
+    public void A_released_open_file_is_closed_by_its_last_user()
     {
         using Folder folder = new();
         using FileCache cache = new(new HttpFileOptions { CacheLimitFiles = 1 });
@@ -78,7 +78,7 @@ public sealed class CacheTests
     }
 
     [Fact]
-    public void An_open_file_that_nobody_asks_for_is_closed_after_a_while()
+    public void An_open_file_that_is_not_requested_is_closed_after_a_while()
     {
         using Folder folder = new();
         using FileCache cache = new(new HttpFileOptions(), sweepMs: 5);

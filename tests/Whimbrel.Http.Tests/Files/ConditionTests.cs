@@ -74,7 +74,7 @@ public sealed class ConditionTests
     [InlineData("If-Match: \"\"", "412")]
     [InlineData("If-Modified-Since: THEN", "200")]
     [InlineData("If-Unmodified-Since: BEFORE", "200")]
-    public void What_has_neither_tag_nor_date_meets_what_asks_for_none(string fields, string read) => Assert.Equal(read, Judge("GET", fields, "", HttpConditions.NoDate));
+    public void A_file_without_tag_and_date_fulfils_conditions_that_need_neither(string fields, string read) => Assert.Equal(read, Judge("GET", fields, "", HttpConditions.NoDate));
 
     [Theory]
     [InlineData("", true)]
@@ -171,7 +171,7 @@ public sealed class ConditionTests
     [InlineData("Accept-Encoding: gzip, *;q=0", true)]
     [InlineData("Accept-Encoding: identity;q=0.1, *;q=0", false)]
     [InlineData("Accept-Encoding: *", false)]
-    public void Who_wants_no_body_as_it_is_says_so(string fields, bool expected)
+    public void A_client_can_refuse_an_uncompressed_body(string fields, bool expected)
     {
         var (reader, head) = Head("GET", fields);
         HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: true, out bool refuses);

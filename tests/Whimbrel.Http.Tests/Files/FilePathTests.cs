@@ -90,7 +90,7 @@ public sealed class FilePathTests
     [InlineData("com%C2%B9")]
     [InlineData("conin$")]
     [InlineData("CONOUT$.x")]
-    public void What_means_something_else_on_Windows_is_refused_there(string path)
+    public void Names_with_another_meaning_on_Windows_are_refused_there(string path)
     {
         Assert.Null(Read(path, isWindows: true));
         Assert.NotNull(Read(path));

@@ -206,7 +206,7 @@ public sealed class ServedFilesTests
     }
 
     [Fact]
-    public async Task A_pipe_is_no_file_and_holds_nobody_up()
+    public async Task A_pipe_is_not_served_and_blocks_no_request()
     {
         using Folder folder = new();
         Assert.SkipUnless(Folder.TryMakePipe(folder["pipe"]), "This system has no named pipes.");
@@ -218,7 +218,7 @@ public sealed class ServedFilesTests
     }
 
     [Fact]
-    public async Task What_changes_on_disk_is_seen()
+    public async Task A_change_on_disk_is_noticed()
     {
         using Folder folder = new();
         await using EngineSite site = new(EngineKind.Portable, false, Scheduling.Inline);
@@ -324,7 +324,7 @@ public sealed class ServedFilesTests
     [InlineData(EngineKind.Uring, false)]
     [InlineData(EngineKind.Portable, false)]
     [InlineData(EngineKind.Epoll, true)]
-    public async Task A_connection_whose_file_is_cut_off_says_so_in_its_reason(EngineKind kind, bool isTls)
+    public async Task A_connection_with_a_truncated_file_gives_that_as_its_reason(EngineKind kind, bool isTls)
     {
         using Folder folder = new();
         folder.Write("large", new byte[64 << 20]);
@@ -415,7 +415,7 @@ public sealed class ServedFilesTests
     }
 
     [Fact]
-    public async Task Neighbours_are_sent_to_those_who_take_them()
+    public async Task Compressed_neighbours_are_sent_to_clients_that_accept_them()
     {
         using Folder folder = new();
         folder.Write("a.js", "plain");
@@ -492,7 +492,7 @@ public sealed class ServedFilesTests
     }
 
     [Fact]
-    public async Task Options_and_prefixes_that_are_none_are_refused()
+    public async Task Invalid_options_and_prefixes_are_refused()
     {
         await using HttpServer server = new("http://127.0.0.1:0");
         Assert.Throws<ArgumentException>(() => server.Files("static", "x"));

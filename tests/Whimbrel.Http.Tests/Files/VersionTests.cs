@@ -111,7 +111,7 @@ public sealed class VersionTests
     [InlineData("\"")]
     [InlineData("\"ä\"")]
     [InlineData("\"v\r\n\"")]
-    public void What_is_no_tag_is_refused(string tag)
+    public void An_invalid_tag_is_refused(string tag)
     {
         using Web web = new();
         Exception? thrown = null;

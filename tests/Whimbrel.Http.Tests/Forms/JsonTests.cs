@@ -33,7 +33,7 @@ public sealed partial class JsonTests
     public static TheoryData<string> Ways => [.. s_ways.Keys];
 
     [Theory, MemberData(nameof(Ways))]
-    public void A_body_in_JSON_becomes_an_object_and_one_that_is_none_is_the_mistake_of_the_client(string way)
+    public void A_body_in_JSON_becomes_an_object_and_an_invalid_one_is_the_mistake_of_the_client(string way)
     {
         (string Type, string Body, string Expected)[] cases =
         [

@@ -141,7 +141,7 @@ public sealed partial class MultipartTests
     [InlineData("multipart/form-data; boundary=01234567890123456789012345678901234567890123456789012345678901234567890", null)]
     [InlineData("multipart/mixed; boundary=a", null)]
     [InlineData("application/x-www-form-urlencoded", null)]
-    public void The_boundary_is_found_or_there_is_none(string type, string? boundary)
+    public void A_boundary_is_found_or_its_absence_reported(string type, string? boundary)
     {
         bool isFound = MultipartReader.TryFindBoundary(Encoding.ASCII.GetBytes(type), out ReadOnlySpan<byte> found);
         Assert.Equal(boundary, isFound ? Encoding.ASCII.GetString(found) : null);
@@ -278,7 +278,7 @@ public sealed partial class MultipartTests
     }
 
     [Fact]
-    public void What_is_no_form_or_above_its_limits_is_refused_and_counted()
+    public void An_invalid_form_or_one_above_its_limits_is_refused_and_counted()
     {
         using Web web = Listing(new HttpOptions { FormFieldLimit = 2 });
         foreach ((string request, int status) in ((string, int)[])

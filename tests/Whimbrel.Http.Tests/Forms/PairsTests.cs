@@ -105,7 +105,7 @@ public sealed class PairsTests
     [Theory]
     [InlineData("/kept")]
     [InlineData("/read")]
-    public void A_form_that_is_none_or_has_too_many_fields_is_refused(string path)
+    public void An_invalid_form_or_one_with_too_many_fields_is_refused(string path)
     {
         using Web web = new(new HttpOptions { FormFieldLimit = 3 });
         web.Server.Post("/kept", static (request, response) => response.Text($"{request.Form["a"]}"));

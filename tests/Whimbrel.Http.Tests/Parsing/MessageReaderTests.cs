@@ -43,7 +43,7 @@ public sealed class MessageReaderTests
     }
 
     [Fact]
-    public void Requests_come_with_their_parts_one_behind_the_other()
+    public void Requests_are_read_with_their_parts_one_after_the_other()
     {
         HttpMessageReader reader = new(_requests);
         byte[] bytes = "PUT /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\nGET /c HTTP/1.0\r\n\r\n"u8.ToArray();
@@ -74,7 +74,7 @@ public sealed class MessageReaderTests
     }
 
     [Fact]
-    public void A_request_that_is_cut_off_in_its_body_is_told_when_the_sender_has_finished()
+    public void A_request_truncated_in_its_body_is_reported_when_the_sender_has_finished()
     {
         HttpMessageReader reader = new(_requests);
         Assert.Equal(HttpMessagePart.Head, reader.Read("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"u8, out _, out _));

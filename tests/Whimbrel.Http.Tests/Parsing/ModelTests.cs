@@ -280,7 +280,7 @@ public sealed class ModelTests
     }
 
     [Fact]
-    public void What_was_written_is_read_as_it_was_meant()
+    public void A_written_message_is_read_as_it_was_meant()
     {
         const string TokenLetters = "!#$%&'*+-.^_`|~0189AZaz";
         foreach (int seed in Seeds.Some(3))

@@ -46,7 +46,7 @@ public sealed class VectorTests
     }
 
     [Theory, MemberData(nameof(Sections))]
-    public void Behind_a_good_message_each_is_judged_the_same(string section)
+    public void After_a_good_message_each_vector_is_judged_the_same(string section)
     {
         Each(section, static (vector, bytes) =>
         {
@@ -62,7 +62,7 @@ public sealed class VectorTests
     }
 
     [Theory, MemberData(nameof(Sections))]
-    public void In_front_of_a_good_message_a_broken_one_is_the_last(string section)
+    public void Before_a_good_message_a_broken_one_is_the_last(string section)
     {
         Each(section, static (vector, bytes) =>
         {
@@ -81,7 +81,7 @@ public sealed class VectorTests
     }
 
     [Fact]
-    public void What_is_broken_stays_broken_whatever_comes()
+    public void A_broken_message_stays_broken_whatever_follows()
     {
         HttpReader head = new();
         head.BeginRequest(_limits);

@@ -78,7 +78,7 @@ public sealed class WriterTests
     }
 
     [Fact]
-    public void What_does_not_fit_is_said_and_nothing_is_written_past_the_end()
+    public void A_value_that_does_not_fit_is_reported_and_nothing_is_written_past_the_end()
     {
         byte[] whole = new byte[200];
         int length = Write(whole, out bool isFull);

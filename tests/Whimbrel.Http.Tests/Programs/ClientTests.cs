@@ -142,7 +142,7 @@ public sealed partial class ClientTests
     }
 
     [Fact]
-    public async Task Behind_nginx_connections_are_kept_and_bodies_go_in_chunks_both_ways()
+    public async Task With_nginx_as_a_proxy_connections_are_kept_and_bodies_are_chunked_both_ways()
     {
         RealProgram.Find("nginx");
         await using HttpServer web = await ServeAsync();

@@ -33,7 +33,7 @@ public sealed partial class DifferenceTests
     [InlineData("apache2")]
     [InlineData("haproxy")]
     [InlineData("lighttpd")]
-    public async Task What_another_server_judges_otherwise_is_on_the_list(string name)
+    public async Task Vectors_that_another_server_judges_differently_are_on_the_list(string name)
     {
         RealProgram.Find(name);
         string version = await OtherServers.VersionAsync(name);

@@ -120,7 +120,7 @@ public sealed class DeliveryTests
     }
 
     [Fact]
-    public async Task What_is_no_regular_file_is_not_found_and_holds_up_nobody()
+    public async Task A_file_that_is_not_regular_is_not_found_and_blocks_no_request()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test needs the FIFOs and devices of Linux.");
         string folder = Directory.CreateTempSubdirectory("whimbrel-").FullName;

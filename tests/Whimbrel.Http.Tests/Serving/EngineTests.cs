@@ -214,7 +214,7 @@ public sealed class EngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task The_word_to_go_on_is_never_sent_behind_the_answer(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_100_continue_is_never_sent_after_the_answer(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Post("/kept", static (request, response) =>
@@ -246,7 +246,7 @@ public sealed class EngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_stop_lets_answers_end_and_closes_who_waits(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_stop_lets_answers_end_and_closes_idle_connections(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         // A loop informs all its sessions before it closes the first. With thread-pool scheduling each session learns
         // of the stop at its own time.

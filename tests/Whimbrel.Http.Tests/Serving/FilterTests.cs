@@ -47,7 +47,7 @@ public sealed class FilterTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_filter_that_answers_has_answered_and_the_connection_goes_on(bool isAwaited)
+    public void A_filter_that_answers_has_answered_and_the_connection_continues(bool isAwaited)
     {
         using Web web = new();
         int handled = 0, later = 0;
@@ -148,7 +148,7 @@ public sealed class FilterTests
     [Theory]
     [InlineData("", 401)]
     [InlineData("X-Key: good\r\n", 101)]
-    public void A_WebSocket_of_a_group_is_behind_its_filters_also_one_that_waits(string key, int status)
+    public void A_WebSocket_of_a_group_runs_after_its_filters_also_one_that_waits(string key, int status)
     {
         using Web web = new();
         TaskCompletionSource later = new();
@@ -167,7 +167,7 @@ public sealed class FilterTests
     }
 
     [Fact]
-    public void Files_of_a_group_are_behind_its_filters_and_have_the_last_name_of_the_path()
+    public void Files_of_a_group_run_after_its_filters_and_have_the_last_name_of_the_path()
     {
         DirectoryInfo folder = Directory.CreateTempSubdirectory("whimbrel-");
         try
@@ -211,7 +211,7 @@ public sealed class FilterTests
     [InlineData("/async", false)]
     [InlineData("/async", true)]
     [InlineData("/form", false)]
-    public void What_a_filter_has_added_is_in_the_answer_for_a_failure_and_what_the_handler_added_is_not(string path, bool hasHook)
+    public void Fields_added_by_a_filter_are_in_the_answer_for_a_failure_and_those_of_the_handler_are_not(string path, bool hasHook)
     {
         TaskCompletionSource later = new();
         using Web web = Failing(later);
@@ -245,7 +245,7 @@ public sealed class FilterTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void The_error_hook_answers_for_a_handler_that_threw_and_the_connection_goes_on(bool isAwaited)
+    public void The_error_hook_answers_for_a_handler_that_threw_and_the_connection_continues(bool isAwaited)
     {
         TaskCompletionSource later = new();
         using Web web = Failing(later);

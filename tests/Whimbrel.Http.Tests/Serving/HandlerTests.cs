@@ -191,7 +191,7 @@ public sealed partial class HandlerTests
     }
 
     [Fact]
-    public void Trailers_that_are_larger_than_the_buffer_are_sent_and_the_connection_goes_on()
+    public void Trailers_larger_than_the_buffer_are_sent_and_the_connection_continues()
     {
         using Web web = new();
         string value = new('v', 10_000);
@@ -289,7 +289,7 @@ public sealed partial class HandlerTests
     [Theory]
     [InlineData(-1)]
     [InlineData(80 * 1024 * 1024)]
-    public void A_write_that_was_given_up_ends_the_connection_and_nobody_takes_the_answer_for_whole(int length)
+    public void An_abandoned_write_ends_the_connection_so_that_the_answer_does_not_look_complete(int length)
     {
         using Web web = new();
         web.Network.RethrowsExceptions = false;
@@ -457,7 +457,7 @@ public sealed partial class HandlerTests
     }
 
     [Fact]
-    public void What_would_split_the_answer_is_refused_and_what_was_sent_cannot_be_changed()
+    public void Values_that_would_split_the_answer_are_refused_and_sent_ones_cannot_be_changed()
     {
         using Web web = new();
         web.Server.Get("/", static (_, response) =>
@@ -568,7 +568,7 @@ public sealed partial class HandlerTests
     }
 
     [Fact]
-    public void A_client_that_asks_first_is_told_to_go_on_when_the_body_is_read()
+    public void A_client_that_expects_it_gets_100_continue_when_the_body_is_read()
     {
         using Web web = new();
         TaskCompletionSource go = new();
@@ -663,7 +663,7 @@ public sealed partial class HandlerTests
     [Theory]
     [InlineData(1010, true)]
     [InlineData(1011, false)]
-    public void What_a_handler_leaves_of_a_body_behind_the_head_of_its_answer_is_read_away_up_to_the_limit(int length, bool isKept)
+    public void A_body_left_unread_after_the_head_of_the_answer_is_discarded_up_to_the_limit(int length, bool isKept)
     {
         using Web web = new(new HttpOptions { SkipLimitBytes = 1000 });
         web.Server.Post("/", static async (request, response, stop) =>
@@ -728,7 +728,7 @@ public sealed partial class HandlerTests
     }
 
     [Theory, MemberData(nameof(Schedulings))]
-    public void A_peer_that_has_finished_is_not_waited_for_behind_its_answer(Scheduling scheduling)
+    public void A_peer_that_has_finished_is_not_waited_for_after_its_answer(Scheduling scheduling)
     {
         using Web web = new(scheduling: scheduling);
         (TestPeer peer, TaskCompletionSource goesOn) = AskWhatIsAnsweredLater(web);
@@ -742,7 +742,7 @@ public sealed partial class HandlerTests
     }
 
     [Theory, MemberData(nameof(Schedulings))]
-    public void A_connection_that_is_idle_behind_a_long_answer_is_closed_as_any_other(Scheduling scheduling)
+    public void A_connection_idle_after_a_long_answer_is_closed_as_any_other(Scheduling scheduling)
     {
         using Web web = new(new HttpOptions { KeepAliveTimeout = TimeSpan.FromSeconds(60) }, scheduling);
         (TestPeer peer, TaskCompletionSource goesOn) = AskWhatIsAnsweredLater(web);
@@ -758,7 +758,7 @@ public sealed partial class HandlerTests
     }
 
     [Fact]
-    public void Pieces_are_sent_in_their_order_when_a_handler_on_the_pool_goes_on_elsewhere_before_its_callback_returns()
+    public void Pieces_are_sent_in_order_when_a_pool_handler_continues_elsewhere_before_its_callback_returns()
     {
         using Web web = new(scheduling: Scheduling.ThreadPool);
         byte[] large = new byte[50_000];
@@ -793,7 +793,7 @@ public sealed partial class HandlerTests
     // ------------------------------------------------------------------ upgrade
 
     [Fact]
-    public void A_request_hands_the_connection_over_with_the_bytes_behind_it()
+    public void A_request_hands_the_connection_over_with_the_bytes_after_it()
     {
         using Web web = new();
         web.Server.Get("/ws", static (request, response) =>
@@ -817,7 +817,7 @@ public sealed partial class HandlerTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void An_awaited_handler_may_go_on_behind_the_hand_over(bool throws)
+    public void An_awaited_handler_may_continue_after_the_hand_over(bool throws)
     {
         using Web web = new();
         TaskCompletionSource goesOn = new();

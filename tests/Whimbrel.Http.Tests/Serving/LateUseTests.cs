@@ -162,14 +162,14 @@ public sealed class LateUseTests
     }
 
     [Fact]
-    public void What_never_was_a_request_says_so()
+    public void An_object_that_never_was_a_request_throws_a_clear_message()
     {
         Assert.Contains("default(HttpRequest)", Assert.Throws<InvalidOperationException>(static () => _ = default(HttpRequest).Verb).Message, StringComparison.Ordinal);
         Assert.Contains("default(HttpResponse)", Assert.Throws<InvalidOperationException>(static () => default(HttpResponse).Text("x")).Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public void A_read_that_a_handler_has_left_behind_ends_with_the_exchange()
+    public void A_read_left_pending_by_a_handler_ends_with_the_exchange()
     {
         using Web web = new();
         Task<int>? read = null;

@@ -235,7 +235,7 @@ public sealed class LimitTests
     }
 
     [Fact]
-    public void What_a_client_sends_ahead_is_taken_in_up_to_a_limit()
+    public void Pipelined_data_of_a_client_is_buffered_up_to_a_limit()
     {
         using Web web = new();
         TaskCompletionSource ready = new();
@@ -256,7 +256,7 @@ public sealed class LimitTests
     [Theory]
     [InlineData(2000, 0)]
     [InlineData(2001, 1)]
-    public void What_is_sent_ahead_pauses_the_peer_just_above_the_limit(int ahead, int pauses)
+    public void Pipelined_data_pauses_the_peer_just_above_the_limit(int ahead, int pauses)
     {
         using Web web = new(new HttpOptions { PipelineLimitBytes = 2000 });
         TaskCompletionSource ready = new();
@@ -290,7 +290,7 @@ public sealed class LimitTests
     [Theory]
     [InlineData(1000, true)]
     [InlineData(1001, false)]
-    public void What_is_left_of_a_body_is_read_away_up_to_a_limit(int length, bool isKept)
+    public void The_rest_of_a_body_is_discarded_up_to_a_limit(int length, bool isKept)
     {
         using Web web = Serve(new HttpOptions { SkipLimitBytes = 1000 });
         Assert.Equal((405, isKept), Ask(web, Web.Post("/none", new string('x', length))));
@@ -319,7 +319,7 @@ public sealed class LimitTests
     }
 
     [Fact]
-    public void A_handler_whose_peer_is_reset_keeps_its_request_until_it_has_ended()
+    public void A_handler_of_a_reset_peer_keeps_its_request_until_it_has_ended()
     {
         using Web web = new(new HttpOptions { SendTimeout = TimeSpan.FromSeconds(30), MinBytesPerSecond = 0 });
         TaskCompletionSource goesOn = new();

@@ -15,7 +15,7 @@ public sealed class MingledTests
     private const int LargeBytes = 3_000_000;
 
     [Theory, MemberData(nameof(EngineTests.PlainKinds), MemberType = typeof(EngineTests))]
-    public async Task What_belongs_to_a_request_meets_no_other(EngineKind kind, Scheduling scheduling)
+    public async Task State_of_a_request_is_not_visible_to_another(EngineKind kind, Scheduling scheduling)
     {
         int seed = Environment.TickCount;
         TestContext.Current.TestOutputHelper!.WriteLine($"seed {seed}");

@@ -83,7 +83,7 @@ public sealed class RequestTests
     // ------------------------------------------------------------------ mistakes
 
     [Fact]
-    public void Every_message_that_breaks_a_rule_gets_one_answer_with_its_status_and_nothing_behind_it_is_served()
+    public void Every_message_that_breaks_a_rule_gets_one_answer_with_its_status_and_nothing_after_it_is_served()
     {
         HttpOptions options = new() { RequestLineLimitBytes = 100, HeadLimitBytes = 400, FieldLimit = 10, BufferedBodyLimitBytes = 1000, BodyLimitBytes = 1000 };
         List<string> wrong = [];
@@ -163,7 +163,7 @@ public sealed class RequestTests
     [InlineData(431, "GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\nD:\r\nE:\r\n\r\n")]
     [InlineData(501, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n")]
     [InlineData(505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]
-    public void What_cannot_be_served_is_answered_with_the_status_that_says_why_and_the_connection_ends(int status, string request)
+    public void A_request_that_cannot_be_served_gets_a_specific_status_and_the_connection_ends(int status, string request)
     {
         using Web web = Echoing(new HttpOptions { Hosts = ["a", "[::1]"], RequestLineLimitBytes = 100, FieldLimit = 5 });
         TestPeer peer = web.Connect();
@@ -210,7 +210,7 @@ public sealed class RequestTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void HEAD_answered_in_pieces_has_no_body_and_what_is_behind_it_is_served(bool isSplit)
+    public void HEAD_answered_in_pieces_has_no_body_and_the_next_request_is_served(bool isSplit)
     {
         using Web web = new();
         web.Server.Get("/{length}", static async (request, response, stop) =>
@@ -233,7 +233,7 @@ public sealed class RequestTests
     }
 
     [Fact]
-    public void What_has_no_handler_is_answered_with_what_there_is()
+    public void A_request_without_a_handler_gets_404_or_the_permitted_methods()
     {
         using Web web = Echoing();
         web.Server.Map(HttpVerb.Put, "/hello/{name}", static (_, response) => response.Empty());
@@ -311,7 +311,7 @@ public sealed class RequestTests
     [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbodyG", true)]
     [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\n\r\n", true)]
     [InlineData("GET /hello/x HTTP/1.1\r\n\r\n", true)]
-    public void Only_who_asked_for_the_end_is_not_waited_for(string request, bool isWaitedFor)
+    public void Only_a_peer_that_asked_for_the_end_is_not_waited_for(string request, bool isWaitedFor)
     {
         using Web web = new(new HttpOptions { RequestLimit = 1 });
         web.Server.Get("/hello/x", static (_, response) => response.Text("Hello x"));
@@ -330,7 +330,7 @@ public sealed class RequestTests
     [Theory]
     [InlineData("")]
     [InlineData("G")]
-    public void Who_asked_for_the_end_is_waited_for_when_it_sends_on_while_its_answer_is_made(string more)
+    public void A_peer_that_asked_for_the_end_is_waited_for_when_it_sends_while_its_answer_is_made(string more)
     {
         TaskCompletionSource made = new();
         using Web web = new();
@@ -365,7 +365,7 @@ public sealed class RequestTests
     // ------------------------------------------------------------------ Expect
 
     [Fact]
-    public void A_client_that_asks_first_is_told_to_go_on()
+    public void A_client_that_expects_100_continue_gets_it()
     {
         using Web web = Echoing();
         TestPeer peer = web.Connect();
@@ -376,7 +376,7 @@ public sealed class RequestTests
     }
 
     [Fact]
-    public void A_client_whose_body_is_not_wanted_is_not_told_to_go_on_and_the_connection_ends()
+    public void A_client_with_an_unwanted_body_gets_no_100_continue_and_the_connection_ends()
     {
         using Web web = Echoing();
         foreach (string request in (string[])["POST /nothing HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", "GET /hello/x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n"])
@@ -391,7 +391,7 @@ public sealed class RequestTests
     }
 
     [Fact]
-    public void A_body_that_nobody_wanted_is_read_away()
+    public void An_unwanted_body_is_read_and_discarded()
     {
         using Web web = Echoing();
         TestPeer peer = web.Connect();

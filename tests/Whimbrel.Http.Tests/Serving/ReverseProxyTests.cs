@@ -63,7 +63,7 @@ public sealed class ReverseProxyTests
     }
 
     [Fact]
-    public async Task Sixty_four_MiB_go_each_way_and_who_does_not_take_holds_up_who_gives()
+    public async Task Sixty_four_MiB_go_each_way_and_a_receiver_that_does_not_read_holds_the_sender_back()
     {
         const int Length = 64 << 20;
         const int Block = 1 << 20;

@@ -68,7 +68,7 @@ public sealed class RouteFormTests
     public static TheoryData<string> Forms => [.. s_forms.Keys];
 
     [Theory, MemberData(nameof(Forms))]
-    public void Each_form_of_a_handler_is_taken_for_what_it_is_and_answers(string form)
+    public void Each_form_of_a_handler_is_recognized_and_answers(string form)
     {
         using Web web = new();
         (bool isAwaited, Action<HttpServer> add) = s_forms[form];
@@ -195,7 +195,7 @@ public sealed class RouteFormTests
     }
 
     [Fact]
-    public void A_redirect_that_is_none_throws_and_the_request_can_be_answered_otherwise()
+    public void An_invalid_redirect_throws_and_the_request_can_be_answered_otherwise()
     {
         using Web web = new();
         int thrown = 0;

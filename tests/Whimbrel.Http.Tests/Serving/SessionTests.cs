@@ -65,7 +65,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public void What_is_known_of_a_request_ends_with_its_answer()
+    public void State_of_a_request_ends_with_its_answer()
     {
         using TestPeer peer = TestPeer.Connect(static () => new Late());
         Late session = (Late)peer.Session;

@@ -6,7 +6,7 @@ namespace Whimbrel.Http.Tests.Serving;
 public sealed class StopTests
 {
     [Fact]
-    public void A_stop_that_comes_when_the_head_of_an_answer_has_left_still_closes_behind_it()
+    public void A_stop_after_the_head_of_an_answer_was_sent_still_closes_after_it()
     {
         using Web web = new();
         TaskCompletionSource go = new();

@@ -88,7 +88,7 @@ public sealed class CompressionTests
     [InlineData("Accept-Encoding: *;q=0.1, br;q=0", "gzip")]
     [InlineData("Accept-Encoding: gzip;q=0, br;q=0", "")]
     [InlineData("Accept-Encoding: identity, gzip;q=0.5", "")]
-    public void The_client_chooses_and_caches_are_told(string fields, string coding)
+    public void The_client_chooses_and_caches_get_Vary(string fields, string coding)
     {
         using Web web = NewWeb();
         foreach (string path in (string[])["/text", "/pieces", "/large"])
@@ -112,7 +112,7 @@ public sealed class CompressionTests
     [InlineData("not this one")]
     [InlineData("part")]
     [InlineData("announced small")]
-    public void What_gains_nothing_or_must_stay_is_sent_as_it_is(string what)
+    public void A_body_that_gains_nothing_or_must_not_change_is_sent_uncompressed(string what)
     {
         using Web web = new(Compressing());
         byte[] noise = new byte[5000];
@@ -142,7 +142,7 @@ public sealed class CompressionTests
     }
 
     [Fact]
-    public void Who_refuses_the_body_as_it_is_gets_also_a_small_one_compressed()
+    public void A_client_that_refuses_an_uncompressed_body_gets_even_a_small_one_compressed()
     {
         using Web web = new(Compressing());
         web.Server.Get("/", static (_, response) => response.Text("small"));
@@ -168,7 +168,7 @@ public sealed class CompressionTests
     [InlineData(false, false)]
     [InlineData(false, true)]
     [InlineData(true, true)]
-    public async Task Over_TLS_it_takes_a_word_more(bool overTls, bool isCompressed)
+    public async Task Compression_over_TLS_must_be_enabled_separately(bool overTls, bool isCompressed)
     {
         HttpOptions options = new() { Compression = new HttpCompression { OverTls = overTls } };
         await using EngineSite site = new(EngineKind.Portable, isTls: true, Scheduling.Inline, options);
@@ -336,7 +336,7 @@ public sealed class CompressionTests
     }
 
     [Fact]
-    public void Above_the_limit_of_streams_answers_go_as_they_are_and_who_goes_away_makes_room()
+    public void Above_the_limit_of_streams_answers_are_uncompressed_and_a_client_that_leaves_frees_a_place()
     {
         using Web web = new(Compressing(streams: 2));
         List<TaskCompletionSource> waiting = [];
@@ -496,7 +496,7 @@ public sealed class CompressionTests
     // A large piece is compressed on the pool. If that was complete before the loop checked, the loop continued
     // immediately and sent the following piece before the large one.
     [Theory, MemberData(nameof(Kinds))]
-    public async Task What_a_handler_sends_behind_a_large_piece_stays_behind_it(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Data_that_a_handler_sends_after_a_large_piece_stays_after_it(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         const int large = 300_000;
         await using EngineSite site = new(kind, isTls, scheduling, new HttpOptions { Compression = new HttpCompression { OverTls = true } });

@@ -66,7 +66,7 @@ public sealed class CookieTests
     ];
 
     [Fact]
-    public void What_no_browser_would_keep_or_what_would_split_is_refused()
+    public void A_cookie_that_no_browser_keeps_or_that_splits_the_field_is_refused()
     {
         using Web web = new();
         List<string> taken = [];

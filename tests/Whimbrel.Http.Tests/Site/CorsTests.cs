@@ -40,7 +40,7 @@ public sealed class CorsTests
     }
 
     [Fact]
-    public void A_browser_that_asks_beforehand_is_told_what_is_allowed()
+    public void A_preflight_request_gets_what_is_allowed()
     {
         using Web web = Serve(new HttpCors("https://app.example"));
         Answer answer = Ask(web, Web.Get("/anything", Ours + Preflight + "Access-Control-Request-Headers: x-a, Content-Type\r\n", "OPTIONS"));
@@ -65,7 +65,7 @@ public sealed class CorsTests
     }
 
     [Fact]
-    public void What_cannot_be_meant_is_refused()
+    public void Invalid_or_contradictory_options_are_refused()
     {
         foreach (string origin in (string[])["", "app.example", "https://", "https://app.example/", "https://App.example", "https://a b", "https://a\r\n", "null", "https://a,https://b", "://a"]) Assert.Throws<ArgumentException>(() => new HttpCors(origin));
         Assert.Throws<ArgumentException>(static () => new HttpCors("*", "https://a"));

@@ -60,7 +60,7 @@ public sealed partial class LogTests
     }
 
     [Fact]
-    public async Task What_is_very_long_is_cut_off()
+    public async Task A_very_long_value_is_truncated()
     {
         using MemoryStream kept = new();
         HttpLog log = new(kept);
@@ -97,7 +97,7 @@ public sealed partial class LogTests
     [Theory]
     [InlineData(0)]
     [InlineData(1)]
-    public async Task What_does_not_fit_is_counted_and_the_log_says_how_many(int failures)
+    public async Task Lines_that_do_not_fit_are_counted_and_the_log_contains_their_number(int failures)
     {
         const int Count = 200;
         using SlowStream kept = new() { Failures = failures };

@@ -88,7 +88,7 @@ public sealed class MetricsTests : IDisposable
     // ------------------------------------------------------------------ servers
 
     [Fact]
-    public void Each_request_is_told_once_with_its_time_status_and_route()
+    public void Each_request_is_recorded_once_with_its_time_status_and_route()
     {
         Listen();
         using Web web = new();
@@ -144,7 +144,7 @@ public sealed class MetricsTests : IDisposable
     }
 
     [Fact]
-    public void A_request_that_is_cut_off_is_told_with_the_cause_and_is_no_longer_under_way()
+    public void A_truncated_request_is_recorded_with_the_cause_and_is_no_longer_active()
     {
         Listen();
         using Web web = new(new HttpOptions { BodyTimeout = TimeSpan.FromSeconds(2), RateGrace = TimeSpan.FromSeconds(1) });
@@ -186,7 +186,7 @@ public sealed class MetricsTests : IDisposable
     }
 
     [Fact]
-    public void A_connection_that_goes_on_with_another_protocol_is_told_at_the_switch()
+    public void A_connection_that_continues_with_another_protocol_is_recorded_at_the_switch()
     {
         Listen();
         using Web web = new();
@@ -203,7 +203,7 @@ public sealed class MetricsTests : IDisposable
     private sealed class Chat : WebSocketSession;
 
     [Fact]
-    public void What_began_before_anybody_listened_is_not_told_and_an_end_without_a_listener_harms_nothing()
+    public void A_request_begun_without_a_listener_is_not_recorded_and_an_end_without_one_does_no_harm()
     {
         using Web web = new();
         web.Server.Get("/late", static (request, response, _) => Wait(request, response, 250));
@@ -260,7 +260,7 @@ public sealed class MetricsTests : IDisposable
     }
 
     [Fact]
-    public void A_session_tells_of_each_answer_in_order_and_of_those_that_never_came()
+    public void A_session_records_each_answer_in_order_and_those_that_never_came()
     {
         Asker asker = new(new HttpClientOptions { PipelineLimit = 4, HeadTimeout = TimeSpan.FromSeconds(30) });
         using TestPeer peer = TestPeer.Accept(() => asker);
@@ -302,7 +302,7 @@ public sealed class MetricsTests : IDisposable
     }
 
     [Fact]
-    public async Task A_pool_tells_of_each_request_also_of_those_that_were_sent_on_refused_or_given_up()
+    public async Task A_pool_records_each_request_also_redirected_refused_and_cancelled_ones()
     {
         Listen();
         await using Script script = new(async line =>

@@ -47,7 +47,7 @@ public sealed class TracesTests : IDisposable
     // ------------------------------------------------------------------ servers
 
     [Fact]
-    public void A_request_goes_on_with_the_trace_of_its_client_and_its_handler_runs_in_it()
+    public void A_request_continues_the_trace_of_its_client_and_its_handler_runs_in_it()
     {
         Listen();
         using Activity outer = new Activity("what runs here").Start();
@@ -74,7 +74,7 @@ public sealed class TracesTests : IDisposable
     }
 
     [Fact]
-    public void A_request_that_fails_is_cut_off_or_goes_on_as_another_protocol_ends_its_activity()
+    public void A_request_that_fails_is_truncated_or_switches_protocols_ends_its_activity()
     {
         Listen();
         using Web web = new();
@@ -155,7 +155,7 @@ public sealed class TracesTests : IDisposable
     }
 
     [Fact]
-    public async Task A_pool_that_nobody_follows_passes_on_what_it_is_called_in_unless_the_request_says_it()
+    public async Task A_pool_without_a_trace_listener_passes_on_the_current_activity_unless_the_request_sets_a_trace()
     {
         await using Script script = new(static line => line.AnswerAllAsync(Script.Ok));
         await using HttpPool pool = new();
@@ -246,7 +246,7 @@ public sealed class TracesTests : IDisposable
     }
 
     [Fact]
-    public void What_the_send_queue_refuses_ends_its_activity_with_that()
+    public void A_request_refused_by_the_send_queue_ends_its_activity_with_that_error()
     {
         Listen();
         Asker asker = new(new HttpClientOptions { PipelineLimit = 4 });

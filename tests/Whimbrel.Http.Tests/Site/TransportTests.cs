@@ -38,7 +38,7 @@ public sealed class TransportTests
     [InlineData(443, "GET", "/a/b?c=%20d", "https://host.test/a/b?c=%20d")]
     [InlineData(8443, "POST", "/", "https://host.test:8443/")]
     [InlineData(443, "DELETE", "//evil.test/x", "https://host.test//evil.test/x")]
-    public async Task A_server_beside_it_sends_everybody_there(int port, string method, string target, string expected)
+    public async Task A_plain_server_beside_it_redirects_all_requests_to_https(int port, string method, string target, string expected)
     {
         await using HttpServer web = HttpServer.RedirectToHttps("http://127.0.0.1:0", port);
         await web.StartAsync();

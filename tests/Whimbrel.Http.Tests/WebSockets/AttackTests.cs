@@ -83,7 +83,7 @@ public sealed class AttackTests
     [InlineData("F248CDC9")] // cut: more was to come
     [InlineData("F348CDC9C90700")] // marked as the last block, and the empty one that must follow is missing: RFC 7692, 7.2.3.4
     [InlineData("")]
-    public void What_is_no_DEFLATE_is_1007_and_nothing_of_the_connection_is_used_afterwards(string hex)
+    public void Invalid_DEFLATE_data_is_1007_and_nothing_of_the_connection_is_used_afterwards(string hex)
     {
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())
         {
@@ -112,7 +112,7 @@ public sealed class AttackTests
     }
 
     [Fact]
-    public void A_final_block_ends_the_data_of_a_message_and_the_next_begins_behind_it()
+    public void A_final_block_ends_the_data_of_a_message_and_the_next_begins_after_it()
     {
         byte[] final = Convert.FromHexString("F348CDC9C9070000"); // RFC 7692, 7.2.3.4: Hello
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())
@@ -242,7 +242,7 @@ public sealed class AttackTests
     }
 
     [Fact]
-    public void A_flood_of_pings_whose_pongs_are_not_read_costs_a_short_queue_and_the_last_is_answered()
+    public void A_flood_of_pings_with_unread_pongs_costs_a_short_queue_and_the_last_is_answered()
     {
         using CaseLink link = new(WebSocketRole.Server, new WebSocketOptions());
         link.Peer.IsReading = false;
@@ -259,7 +259,7 @@ public sealed class AttackTests
     }
 
     [Fact]
-    public void What_a_request_has_in_its_fields_is_never_said_back()
+    public void Fields_of_a_request_are_never_reflected_in_an_error()
     {
         foreach (string field in (string[])["Sec-WebSocket-Protocol: a\rX: b", "Sec-WebSocket-Protocol: a\0b", "Sec-WebSocket-Extensions: permessage-deflate; a=\"b\nX: c\"", "Sec-WebSocket-Protocol: zzz", "Sec-WebSocket-Extensions: zzz", "Origin: http://zzz"])
         {

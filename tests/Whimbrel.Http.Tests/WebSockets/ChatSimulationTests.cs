@@ -63,7 +63,7 @@ public sealed class ChatSimulationTests
     }
 
     [Fact]
-    public void Every_member_hears_every_line_once_and_in_order_or_learns_that_it_is_cut_off()
+    public void Every_member_receives_every_line_once_and_in_order_or_is_informed_that_it_is_cut_off()
     {
         int lost = 0, stayed = 0, heard = 0;
         int first = Random.Shared.Next(1_000_000);

@@ -36,7 +36,7 @@ public sealed class ClientAddressTests
         Assert.Contains("write wss://", Assert.Throws<ArgumentException>(static () => new WebSocketClient("ws://example.org/", static () => new WsSession(), tls: new TlsOptions())).Message, StringComparison.Ordinal);
 
     [Fact]
-    public void Without_an_end_point_the_address_is_dialled_and_a_way_to_its_host_is_kept()
+    public void Without_an_end_point_the_client_connects_to_the_address_and_a_given_end_point_is_kept()
     {
         Assert.Equal("tcp://example.org:80", Make("ws://example.org/x", new ClientOptions { SendLimitBytes = 5000 }).Options.Address);
         ClientOptions secure = Make("wss://[::1]:8080/x", new ClientOptions { SendLimitBytes = 5000 }).Options;

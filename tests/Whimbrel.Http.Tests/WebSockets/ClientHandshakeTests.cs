@@ -102,7 +102,7 @@ public sealed class ClientHandshakeTests
     }
 
     [Fact]
-    public void What_a_server_says_behind_its_answer_in_one_packet_is_not_lost_and_is_bytes()
+    public void Data_after_the_servers_answer_in_one_packet_is_not_lost_and_is_bytes()
     {
         foreach (bool splits in (bool[])[false, true])
         {
@@ -127,7 +127,7 @@ public sealed class ClientHandshakeTests
     }
 
     [Fact]
-    public void A_server_that_does_not_answer_is_given_up_and_one_that_goes_away_is_told()
+    public void A_server_that_does_not_answer_times_out_and_one_that_disconnects_is_reported()
     {
         WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(1) }; // which applies to closing only
         TimeSpan connect = TimeSpan.FromSeconds(3);

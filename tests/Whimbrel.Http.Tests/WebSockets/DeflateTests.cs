@@ -122,7 +122,7 @@ public sealed class DeflateTests
     [InlineData("FF")] // a block of a kind that does not exist
     [InlineData("000500FAFE48656C6C6F00")] // the length and its complement disagree
     [InlineData("4B04A3E1FFFF")]
-    public void What_is_no_DEFLATE_is_refused(string hex)
+    public void Invalid_DEFLATE_data_is_refused(string hex)
     {
         using Inflater inflater = new(15, forgets: false);
         MessageBuffer target = default;

@@ -214,7 +214,7 @@ public sealed class FrameTests
     }
 
     [Fact]
-    public void Frames_without_a_payload_do_not_go_on_for_ever()
+    public void Frames_without_a_payload_are_limited_in_number()
     {
         string empty = string.Concat(Enumerable.Repeat("|00", WebSocketReader.MostEmptyFrames));
         Assert.Equal(["Text ab"], Read(WebSocketRole.Client, Frames($"01 a{empty}|80 b", WebSocketRole.Client), 9));
@@ -223,7 +223,7 @@ public sealed class FrameTests
     }
 
     [Fact]
-    public void A_mistake_is_told_by_the_first_byte_that_shows_it()
+    public void A_mistake_is_reported_at_the_first_byte_that_shows_it()
     {
         (string Hex, int Bytes)[] cases = [("83", 1), ("C1", 1), ("80", 1), ("09", 1), ("8180", 2), ("897E", 2), ("8801", 2), ("827E007D", 4), ("827E03E9", 4), ("827F80", 10), ("8105FF", 3), ("8105E080", 4), ("8105EDA0", 4)];
         foreach ((string hex, int bytes) in cases)
@@ -299,7 +299,7 @@ public sealed class FrameTests
     }
 
     [Fact]
-    public void What_is_written_is_read_by_the_other_end_and_no_two_masks_are_the_same()
+    public void A_written_frame_is_read_by_the_other_end_and_no_two_masks_are_the_same()
     {
         HashSet<uint> keys = [];
         foreach (int length in (int[])[0, 1, 125, 126, 127, 65535, 65536, 70000])

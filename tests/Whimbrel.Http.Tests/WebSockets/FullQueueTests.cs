@@ -51,7 +51,7 @@ public sealed class FullQueueTests
     }
 
     [Fact]
-    public void A_close_of_the_peer_is_answered_behind_all_that_waits()
+    public void A_close_of_the_peer_is_answered_after_all_pending_data()
     {
         using CaseLink link = Fill(new WebSocketOptions());
         Send(link, "88 \\03\\E8");
@@ -60,7 +60,7 @@ public sealed class FullQueueTests
     }
 
     [Fact]
-    public void A_broken_rule_is_told_behind_all_that_waits()
+    public void A_broken_rule_is_reported_after_all_pending_data()
     {
         using CaseLink link = Fill(new WebSocketOptions());
         Send(link, "83");
@@ -68,7 +68,7 @@ public sealed class FullQueueTests
     }
 
     [Fact]
-    public void A_peer_that_takes_what_it_is_sent_lives_though_it_says_nothing()
+    public void A_peer_that_reads_its_data_stays_connected_although_it_sends_nothing()
     {
         using CaseLink link = Fill(new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
         for (int beat = 0; beat < 6; beat++)
@@ -87,7 +87,7 @@ public sealed class FullQueueTests
     }
 
     [Fact]
-    public void A_beat_sends_no_ping_behind_what_the_peer_does_not_take_and_ends_it_when_that_was_so_for_two_of_them()
+    public void A_heartbeat_sends_no_ping_after_unread_data_and_closes_after_two_such_beats()
     {
         using CaseLink link = Fill(new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
         link.Peer.Advance(TimeSpan.FromSeconds(31 + 60));

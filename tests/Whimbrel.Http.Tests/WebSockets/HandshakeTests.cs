@@ -93,7 +93,7 @@ public sealed class HandshakeTests
     }
 
     [Fact]
-    public void What_a_server_wants_itself_it_says_and_keeps_to_what_a_client_can()
+    public void A_server_negotiates_its_own_parameters_within_the_offer_of_the_client()
     {
         DeflateTerms wishes = new() { ServerForgets = true, ClientForgets = true, ServerBits = 11, ClientBits = 12 };
         Assert.True(DeflateTerms.TryAgree("permessage-deflate"u8, wishes, out DeflateTerms? terms));

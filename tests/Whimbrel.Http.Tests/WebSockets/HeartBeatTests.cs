@@ -28,7 +28,7 @@ public sealed class HeartBeatTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void Each_is_asked_at_its_own_time_whoever_else_comes_and_goes(Scheduling scheduling)
+    public void Each_session_is_pinged_at_its_own_time_whichever_others_join_and_leave(Scheduling scheduling)
     {
         for (int seed = 0; seed < 40; seed++)
         {

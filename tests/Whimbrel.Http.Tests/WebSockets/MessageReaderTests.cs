@@ -11,7 +11,7 @@ public sealed class MessageReaderTests
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void What_is_written_is_read_wherever_it_is_cut(bool ofClient)
+    public void A_written_message_is_read_at_every_cut(bool ofClient)
     {
         byte[] bytes = [.. Frame(WebSocketPart.Text, "aé"), .. Frame(WebSocketPart.Ping, "p"), .. Frame(WebSocketPart.Binary, ""), .. Frame(WebSocketPart.Pong, new string('q', 125)), .. Frame(WebSocketPart.Close, "\u0003\u00E8bye", latin: true)];
         string expected = $"Text aé;Ping p;Binary ;Pong {new string('q', 125)};Close Normal bye";
@@ -37,7 +37,7 @@ public sealed class MessageReaderTests
     [InlineData("83 61", "! ProtocolError The opcode of a frame is reserved")]
     [InlineData("82 61 61 61 61 61 61 61 61 61", "! MessageTooBig The message is too large")]
     [InlineData("88", "Close None ")]
-    public void Fragments_are_joined_and_mistakes_told(string frames, string expected)
+    public void Fragments_are_joined_and_mistakes_reported(string frames, string expected)
     {
         byte[] bytes = [.. frames.Split('|').SelectMany(static frame =>
         {
@@ -67,7 +67,7 @@ public sealed class MessageReaderTests
     }
 
     [Fact]
-    public void What_may_not_be_in_a_frame_is_not_written()
+    public void An_invalid_frame_is_not_written()
     {
         byte[] target = new byte[300];
         Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Ping, new byte[126], ofClient: false));

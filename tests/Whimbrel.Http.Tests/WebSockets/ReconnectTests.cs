@@ -82,7 +82,7 @@ public sealed class ReconnectTests
     }
 
     [Fact]
-    public void A_server_that_goes_away_and_comes_back_gets_the_client_again_and_all_is_agreed_on_anew()
+    public void A_server_that_goes_away_and_comes_back_gets_the_client_again_and_all_is_negotiated_again()
     {
         using World world = new();
         world.Serve(new WebSocketOptions { SubProtocols = ["one"], Deflate = new WebSocketDeflate() });
@@ -113,7 +113,7 @@ public sealed class ReconnectTests
     }
 
     [Fact]
-    public void A_server_that_does_not_beat_is_given_up_and_dialled_again()
+    public void A_server_that_does_not_answer_pings_is_disconnected_and_the_client_reconnects()
     {
         using World world = new(new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(10) });
         world.Serve(new WebSocketOptions { Heartbeat = Timeout.InfiniteTimeSpan }, isDeaf: true);
@@ -183,7 +183,7 @@ public sealed class ReconnectTests
     }
 
     [Fact]
-    public void A_first_connect_that_is_tried_again_ends_by_a_cancel_and_by_a_disconnect_between_two_dials_and_inside_one()
+    public void A_retried_first_connect_ends_by_a_cancel_and_by_a_disconnect_between_two_attempts_and_inside_one()
     {
         foreach (bool cancels in (bool[])[false, true])
         {
@@ -222,7 +222,7 @@ public sealed class ReconnectTests
     }
 
     [Fact]
-    public void What_this_side_ends_is_the_last()
+    public void An_end_by_this_side_is_final()
     {
         foreach (Action<WsSession> end in (Action<WsSession>[])[static s => s.Close(), static s => s.Abort()])
         {

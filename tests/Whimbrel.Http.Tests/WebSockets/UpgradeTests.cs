@@ -118,7 +118,7 @@ public sealed class UpgradeTests
     }
 
     [Fact]
-    public void Behind_a_proxy_that_ends_TLS_pages_have_https_and_the_refusal_names_the_option()
+    public void With_a_proxy_that_ends_TLS_pages_have_https_and_the_refusal_names_the_option()
     {
         string head = $"GET /ws HTTP/1.1\r\n{Good}Origin: https://a\r\n";
         Answer refused = Ask(head);
@@ -182,7 +182,7 @@ public sealed class UpgradeTests
     }
 
     [Fact]
-    public void Options_that_cannot_be_are_told_all_at_once()
+    public void Invalid_options_are_reported_all_at_once()
     {
         WebSocketOptions options = new() { MessageLimitBytes = 1, Heartbeat = TimeSpan.Zero, CloseTimeout = TimeSpan.Zero, SubProtocols = ["a", "a"], InPieces = true, Deflate = new WebSocketDeflate { Level = 0, WindowBits = 8, MemoryLevel = 10 } };
         using Web web = new();

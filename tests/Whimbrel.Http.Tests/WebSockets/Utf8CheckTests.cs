@@ -37,7 +37,7 @@ public sealed class Utf8CheckTests
     }
 
     [Fact]
-    public void All_sequences_of_telling_bytes_are_judged_at_the_first_wrong_one()
+    public void All_sequences_of_significant_bytes_are_judged_at_the_first_wrong_one()
     {
         byte[] text = new byte[4];
         int count = _telling.Length;

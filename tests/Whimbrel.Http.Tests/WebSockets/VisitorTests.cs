@@ -42,7 +42,7 @@ public sealed class VisitorTests
     }
 
     [Fact]
-    public void The_page_is_not_for_those_who_ask_for_WebSocket()
+    public void The_page_is_not_for_clients_that_request_WebSocket()
     {
         Assert.Equal(101, Ask(hasPage: true, Handshake).Status);
         Answer old = Ask(hasPage: true, Handshake.Replace("13", "8", StringComparison.Ordinal));
@@ -51,7 +51,7 @@ public sealed class VisitorTests
     }
 
     [Fact]
-    public void A_page_that_is_none_is_an_empty_answer()
+    public void A_page_handler_that_answers_nothing_gives_an_empty_answer()
     {
         Assert.Equal(204, Ask(hasPage: true, "", visitors: static (_, _) => { }).Status);
     }

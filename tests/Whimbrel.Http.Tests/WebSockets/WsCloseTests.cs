@@ -9,7 +9,7 @@ public sealed class WsCloseTests
     public static TheoryData<string> Forms => ["Close", "Close(true)", "CloseAsync", "FinishSending"];
 
     [Theory, MemberData(nameof(Forms))]
-    public void Who_knows_it_as_a_session_only_closes_with_a_frame_too(string form)
+    public void A_caller_that_knows_only_the_base_class_closes_with_a_frame_too(string form)
     {
         using Web web = new();
         Session? session = null;
@@ -44,7 +44,7 @@ public sealed class WsCloseTests
     }
 
     [Fact]
-    public void A_peer_that_is_gone_without_a_frame_is_not_said_goodbye_to()
+    public void A_peer_that_is_gone_without_a_frame_gets_no_close_frame()
     {
         using Web web = new();
         WsSession? session = null;

@@ -89,7 +89,7 @@ public sealed class WsExceptionTests
     }
 
     [Fact]
-    public async Task A_connect_of_a_client_whose_OnConnected_throws_fails_with_that()
+    public async Task A_connect_fails_with_the_exception_that_the_clients_OnConnected_throws()
     {
         await using WsSite site = new(EngineKind.Portable);
         site.Server.WebSocket("/ws", static () => new Throwing("nowhere"));
@@ -135,7 +135,7 @@ public sealed class WsExceptionTests
     }
 
     [Theory, MemberData(nameof(Places))]
-    public async Task An_exception_closes_with_1011_behind_what_was_sent(string where, Scheduling scheduling)
+    public async Task An_exception_closes_with_1011_after_earlier_messages(string where, Scheduling scheduling)
     {
         await using WsSite site = new(EngineKind.Portable, scheduling: scheduling);
         Throwing? session = null;
@@ -156,7 +156,7 @@ public sealed class WsExceptionTests
     }
 
     [Fact]
-    public async Task A_client_tells_its_server_too()
+    public async Task A_client_sends_1011_to_its_server_too()
     {
         await using WsSite site = new(EngineKind.Portable);
         TaskCompletionSource<WebSocketStatus> told = new(TaskCreationOptions.RunContinuationsAsynchronously);

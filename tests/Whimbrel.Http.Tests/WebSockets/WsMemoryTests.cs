@@ -24,7 +24,7 @@ public sealed class WsMemoryTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Nothing_of_the_HTTP_session_is_left_behind_the_upgrade(EngineKind kind)
+    public async Task Nothing_of_the_HTTP_session_remains_after_the_upgrade(EngineKind kind)
     {
         await using WsSite site = new(kind);
         WeakReference? http = null;

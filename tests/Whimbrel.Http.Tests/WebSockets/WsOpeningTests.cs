@@ -26,7 +26,7 @@ public sealed class WsOpeningTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task The_101_and_all_behind_it_leave_when_OnConnected_has_returned_and_in_order(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task The_101_and_all_messages_after_it_are_sent_in_order_when_OnConnected_has_returned(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         if (scheduling == Scheduling.Inline) return; // inline, callback and flush are on one thread, and nothing may block
         await using WsSite site = new(kind, isTls, scheduling);

@@ -63,7 +63,7 @@ public sealed class WsOrderTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_message_that_was_taken_when_another_thread_closes_stands_in_front_of_the_close_frame(Scheduling scheduling, bool deflates)
+    public async Task A_message_accepted_before_another_thread_closes_precedes_the_close_frame(Scheduling scheduling, bool deflates)
     {
         foreach (string end in (string[])["close", "finish", "exception"])
         {

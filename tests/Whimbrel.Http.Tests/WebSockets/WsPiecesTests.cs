@@ -69,7 +69,7 @@ public sealed class WsPiecesTests
     }
 
     [Fact]
-    public void A_piece_of_the_other_kind_throws_and_the_message_goes_on()
+    public void A_piece_of_the_other_kind_throws_and_the_message_continues()
     {
         (Web web, WsPeer peer, WsSession session) = Open();
         using (web)
@@ -168,7 +168,7 @@ public sealed class WsPiecesTests
     }
 
     [Fact]
-    public void The_patience_of_an_awaited_close_may_be_ended()
+    public void The_wait_of_an_awaited_close_may_be_cancelled()
     {
         (Web web, WsPeer peer, WsSession session) = Open();
         using (web)

@@ -94,7 +94,7 @@ public sealed class WsPullTests
     [InlineData(EngineKind.Epoll, false, Scheduling.ThreadPool)]
     [InlineData(EngineKind.Uring, false, Scheduling.Inline)]
     [InlineData(EngineKind.Portable, true, Scheduling.Inline)]
-    public async Task A_peer_waits_when_nobody_reads_and_nothing_is_lost(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_peer_waits_when_messages_are_not_read_and_nothing_is_lost(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         const int Count = 300, Length = 50_000;
         await using WsSite site = new(kind, isTls, scheduling);
@@ -184,7 +184,7 @@ public sealed class WsPullTests
     }
 
     [Fact]
-    public async Task An_end_without_a_close_frame_throws_behind_what_was_received()
+    public async Task An_end_without_a_close_frame_throws_after_the_received_messages()
     {
         await using WsSite site = new(EngineKind.Portable);
         TaskCompletionSource stays = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -228,7 +228,7 @@ public sealed class WsPullTests
 
     // This is the peer's error: the peer is informed by a status, and cannot fill the log of this side.
     [Fact]
-    public async Task A_handler_that_a_message_above_the_limit_ends_is_not_told_of_as_one_that_threw()
+    public async Task A_handler_ended_by_a_message_above_the_limit_is_not_reported_as_one_that_threw()
     {
         await using WsSite site = new(EngineKind.Portable);
         int count = 0;
@@ -253,7 +253,7 @@ public sealed class WsPullTests
     }
 
     [Fact]
-    public async Task A_handler_that_throws_closes_with_1011_and_one_is_told_of_a_stop()
+    public async Task A_handler_that_throws_closes_with_1011_and_a_handler_is_notified_of_a_stop()
     {
         await using WsSite site = new(EngineKind.Portable);
         TaskCompletionSource stays = new(TaskCreationOptions.RunContinuationsAsynchronously), told = new(TaskCreationOptions.RunContinuationsAsynchronously);

@@ -63,7 +63,7 @@ public sealed class WsSessionTests
     [InlineData("81 ok|82 1001*x", 1009, "The message is too large")]
     [InlineData("81 ok|02 999*x|80 xx", 1009, "The message is too large")]
     [InlineData("81 ok|C1 x", 1002, "A reserved bit is set that no extension was agreed on for")]
-    public void A_broken_rule_gets_one_close_frame_behind_what_was_answered_and_the_end(string frames, int status, string text)
+    public void A_broken_rule_gets_one_close_frame_after_the_answers_and_the_end(string frames, int status, string text)
     {
         (Web web, WsPeer peer, WsSession session) = Open(Echo, new WebSocketOptions { MessageLimitBytes = 1000 });
         using (web)
@@ -143,7 +143,7 @@ public sealed class WsSessionTests
     }
 
     [Fact]
-    public void An_exception_of_an_override_closes_with_1011_and_nobody_else_hears_of_it()
+    public void An_exception_of_an_override_closes_with_1011_and_affects_no_other_session()
     {
         (Web web, WsPeer peer, WsSession session) = Open(static (_, what) =>
         {
@@ -199,7 +199,7 @@ public sealed class WsSessionTests
     }
 
     [Fact]
-    public void Messages_behind_one_that_paused_wait_for_the_resume_and_the_peer_is_not_dead_meanwhile()
+    public void Messages_after_one_that_paused_wait_for_the_resume_and_the_peer_is_not_dead_meanwhile()
     {
         (Web web, WsPeer peer, WsSession session) = Open(static (s, what) =>
         {
@@ -249,7 +249,7 @@ public sealed class WsSessionTests
     }
 
     [Fact]
-    public void A_broadcast_is_written_for_each_who_gets_it()
+    public void A_broadcast_is_framed_for_each_recipient()
     {
         using Web web = new();
         SessionGroup room = new("room");

@@ -188,7 +188,7 @@ public sealed class WsStreamTests
     }
 
     [Fact]
-    public async Task A_handler_whose_stream_learns_that_the_page_is_left_made_no_mistake()
+    public async Task A_handler_is_not_at_fault_when_its_stream_ends_because_the_page_is_left()
     {
         await using WsSite site = new(EngineKind.Portable);
         await site.ServeAsync(static async (socket, stop) =>

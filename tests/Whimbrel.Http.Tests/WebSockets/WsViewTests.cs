@@ -201,7 +201,7 @@ public sealed class WsViewTests
     }
 
     [Theory, MemberData(nameof(Ends))]
-    public async Task A_close_frame_has_left_when_its_sender_goes_on_and_aborts(EngineKind kind, bool isTls, bool isNets)
+    public async Task A_close_frame_was_sent_when_its_sender_continues_and_aborts(EngineKind kind, bool isTls, bool isNets)
     {
         await using WsSite site = new(kind, isTls);
         Channel<string> seen = Channel.CreateUnbounded<string>();
@@ -231,7 +231,7 @@ public sealed class WsViewTests
     }
 
     [Fact]
-    public async Task What_came_before_the_end_is_there_for_a_view_that_is_made_behind_it()
+    public async Task Messages_before_the_end_are_available_to_a_view_that_is_created_after_it()
     {
         await using WsSite site = new(EngineKind.Portable);
         await site.ServeAsync(

@@ -13,7 +13,7 @@ public sealed class EpollCaseTests
     private static KernelCase NewCase() => new(static kernel => new EpollEngine(kernel, 1, static _ => { }));
 
     [Fact]
-    public void Who_waits_in_the_backlog_is_accepted_among_more_busy_connections_than_one_wait_tells_of()
+    public void Pending_connections_are_accepted_among_more_busy_ones_than_one_wait_reports()
     {
         using KernelCase world = NewCase();
         List<MemorySocket> busy = [];
@@ -32,7 +32,7 @@ public sealed class EpollCaseTests
     }
 
     [Fact]
-    public void Who_pauses_while_it_rests_for_lack_of_memory_is_received_from_when_it_goes_on_and_not_before()
+    public void A_session_paused_during_a_rest_for_lack_of_memory_receives_after_the_resume_and_not_before()
     {
         using KernelCase world = NewCase();
         MemorySocket peer = world.Connect();

@@ -147,7 +147,7 @@ public sealed class CallClientTests
     }
 
     [Fact]
-    public void What_was_in_flight_fails_with_its_connection_and_what_waited_goes_to_the_next()
+    public void Calls_in_flight_fail_with_their_connection_and_queued_ones_use_the_next()
     {
         using CallRig rig = new CallRig(new CallOptions { InFlightLimit = 1 }, reconnects: true).Connected();
         Task<string> sent = rig.Call("sent"), waiting = rig.Call("waiting");
@@ -292,7 +292,7 @@ public sealed class CallClientTests
     }
 
     [Fact]
-    public void Ids_of_a_small_format_begin_anew_and_pass_over_those_in_flight()
+    public void Ids_of_a_small_format_wrap_around_and_skip_those_in_flight()
     {
         using CallRig rig = new CallRig(new CallOptions { InFlightLimit = 128 }, new Numbers()).Connected();
         Task<string> patient = rig.Call("patient");
@@ -364,7 +364,7 @@ public sealed class CallClientTests
     }
 
     [Fact]
-    public void Who_awaits_on_a_loop_goes_on_there_in_a_turn_of_its_own()
+    public void An_await_on_a_loop_resumes_there_in_an_iteration_of_its_own_after_a_call()
     {
         using CallRig rig = new CallRig().Connected();
         bool isOnLoop = false, isInside = false, wasInside = true;

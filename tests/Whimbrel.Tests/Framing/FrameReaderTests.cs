@@ -93,7 +93,7 @@ public sealed class FrameReaderTests
     }
 
     [Fact]
-    public void Empty_frames_without_an_end_are_refused_and_a_message_between_them_counts_anew()
+    public void Empty_frames_without_an_end_are_refused_and_a_message_between_them_restarts_the_count()
     {
         Assert.Equal((3, FrameError.None), Read(FrameFormat.Line(emptyLimit: 3), "\n\n\n"u8));
         Assert.Equal((3, FrameError.TooManyEmpty), Read(FrameFormat.Line(emptyLimit: 3), "\n\r\n\n\n"u8));

@@ -68,7 +68,7 @@ public sealed class FramedSessionTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_session_that_says_goodbye_for_bytes_that_are_no_frames_is_told_the_same(bool peerIsFirst)
+    public void A_session_that_sends_a_last_message_for_bytes_that_are_no_frames_gets_the_same_error(bool peerIsFirst)
     {
         Lines session = new() { WhenError = static s => s.Send("too long\n"u8) };
         using TestPeer peer = TestPeer.Connect(() => session);

@@ -85,7 +85,7 @@ public abstract class KeyUpdateSuite
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void Changes_of_keys_that_ask_one_who_never_sends_are_answered_or_end_the_connection(bool clientIsBad)
+    public void Key_updates_that_request_one_from_an_end_that_never_sends_are_answered_or_end_the_connection(bool clientIsBad)
     {
         (TlsPair pair, TlsEnd bad, TlsEnd good) = Meet(clientIsBad);
         using (pair)

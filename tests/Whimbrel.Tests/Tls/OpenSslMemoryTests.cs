@@ -8,7 +8,7 @@ namespace Whimbrel.Tests.Tls;
 public sealed class OpenSslMemoryTests
 {
     [Fact]
-    public void Thousands_of_connections_whole_and_broken_leave_no_memory_behind()
+    public void Thousands_of_complete_and_broken_connections_leak_no_memory()
     {
         OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true);
         OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);

@@ -15,7 +15,7 @@ public sealed class OpenSslTests
     // ------------------------------------------------------------------ unreadable certificates
 
     [Fact]
-    public void A_certificate_whose_validity_cannot_be_read_is_refused_without_an_exception()
+    public void A_certificate_with_an_unreadable_validity_is_refused_without_an_exception()
     {
         // The second UTCTime of a certificate is its notAfter. An invalid date is only detected in OpenSSL's callback.
         byte[] der = TestCertificates.Server.RawData;
@@ -29,7 +29,7 @@ public sealed class OpenSslTests
     // ------------------------------------------------------------------ foreign errors
 
     [Fact]
-    public void What_others_left_in_the_error_queue_of_the_thread_is_not_taken_for_an_error_of_the_connection()
+    public void Foreign_errors_in_the_threads_error_queue_are_not_taken_for_an_error_of_the_connection()
     {
         using TlsPair pair = OpenSslRig.Pair();
         OpenSslRig.LeaveErrorInQueue();
@@ -254,7 +254,7 @@ public sealed class OpenSslTests
     [InlineData(0)]
     [InlineData(1)]
     [InlineData(3)]
-    public void A_server_gives_as_many_tickets_as_it_was_told(int count)
+    public void A_server_issues_the_configured_number_of_tickets(int count)
     {
         TlsOptions options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), TicketCount = count, TicketLifetime = TimeSpan.FromSeconds(90) };
         OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false), server = OpenSslRig.Prepare(options, true);
@@ -411,7 +411,7 @@ public sealed class OpenSslTests
     }
 
     [Fact]
-    public void Whoever_asks_for_it_or_for_what_only_it_can_do_gets_it_and_the_reason()
+    public void Requesting_OpenSSL_or_a_feature_that_only_it_has_selects_it_and_gives_the_reason()
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         TlsCertificate certificate = TlsCertificate.From(TestCertificates.Server);

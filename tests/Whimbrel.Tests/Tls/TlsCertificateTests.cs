@@ -64,7 +64,7 @@ public sealed class TlsCertificateTests : IDisposable
     }
 
     [Fact]
-    public void What_it_covers_are_its_names_and_a_common_name_is_none()
+    public void A_certificate_covers_its_alternative_names_and_not_its_common_name()
     {
         TlsCertificate named = TlsCertificate.From(TestCertificates.Make("common.test", "chat.test", "*.rooms.test"));
         foreach (string name in (string[])["chat.test", "a.rooms.test", "*.rooms.test"]) Assert.True(named.Covers(name), name);
@@ -125,7 +125,7 @@ public sealed class TlsCertificateTests : IDisposable
     }
 
     [Fact]
-    public void All_lists_of_a_bundle_count_whoever_issued_them_and_at_every_place_of_the_chain()
+    public void All_lists_of_a_bundle_count_for_every_issuer_and_at_every_place_of_the_chain()
     {
         X509Certificate2 direct = TestCertificates.Make("direct", "chat.test"), other = TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot);
         X509Certificate2 below = TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate);
@@ -251,7 +251,7 @@ public sealed class TlsCertificateTests : IDisposable
     [InlineData("portable", TlsProvider.Auto, "Portable (WHIMBREL_TLS says so)")]
     [InlineData("", TlsProvider.Portable, "Portable (TlsOptions.Provider says so)")]
     [InlineData("nonsense", TlsProvider.Auto, "allowed Auto, Portable, OpenSsl")]
-    public void The_variable_wins_over_the_options_and_the_reason_is_told(string variable, TlsProvider provider, string expected)
+    public void The_variable_wins_over_the_options_and_the_reason_is_given(string variable, TlsProvider provider, string expected)
     {
         string? before = Environment.GetEnvironmentVariable(TlsSelector.Variable);
         try

@@ -104,7 +104,7 @@ public abstract class TlsLayerSuite
     // ------------------------------------------------------------------ ends
 
     [Fact]
-    public void The_proper_end_is_told_from_a_cut()
+    public void The_proper_end_is_distinguished_from_a_truncation()
     {
         foreach (bool testsClient in (bool[])[false, true])
         {
@@ -255,7 +255,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void A_client_of_another_version_is_told_so_in_words()
+    public void A_client_of_another_version_gets_a_clear_message()
     {
         TlsOptions only13 = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls13 };
         TlsOptions only12 = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 };
@@ -327,7 +327,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void What_is_too_weak_is_refused_anywhere_in_the_chain_unless_it_is_allowed()
+    public void A_weak_algorithm_is_refused_anywhere_in_the_chain_unless_it_is_allowed()
     {
         // The peer must be able to use it, which SslStream leaves to the system's policy.
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
@@ -378,7 +378,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void A_star_needs_two_labels_behind_it()
+    public void A_wildcard_needs_two_labels_after_it()
     {
         Refuses(With(TestCertificates.Make("star", "*.test")), TestCertificates.ClientOptions, "by a star with only one label behind it (*.test)");
         Refuses(With(TestCertificates.Make("star", "*.chat.test")), TestCertificates.ClientOptions, "does not cover 'chat.test', only *.chat.test");
@@ -401,7 +401,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void The_users_verdict_is_the_last_word_and_its_exception_a_no()
+    public void The_users_verdict_is_final_and_its_exception_a_refusal()
     {
         using TlsPair kind = Pair(With(TestCertificates.Make("self", "chat.test", selfSigned: true)), new TlsOptions { Verify = static v => !v.IsTrusted && v.HostName == "chat.test" }, testsClient: true).Shake();
         kind.Talk();
@@ -412,7 +412,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void A_server_that_requires_certificates_lets_in_who_has_a_good_one_only()
+    public void A_server_that_requires_certificates_accepts_only_clients_with_a_valid_one()
     {
         TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
         TlsOptions Client(X509Certificate2? own) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = own is null ? null : TlsCertificate.From(own) };
@@ -430,7 +430,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void A_server_that_requests_certificates_lets_in_who_has_none_but_not_who_has_a_bad_one()
+    public void A_server_that_requests_certificates_accepts_clients_without_one_but_not_with_an_invalid_one()
     {
         TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Requested, Roots = TestCertificates.Roots };
         using TlsPair none = Pair(server).Shake();
@@ -443,7 +443,7 @@ public abstract class TlsLayerSuite
     // ------------------------------------------------------------------ arguments of Verify, and wider trust
 
     [Fact]
-    public void The_users_verdict_is_told_every_kind_of_error()
+    public void The_users_verdict_receives_every_kind_of_error()
     {
         void Sees(X509Certificate2 shown, SslPolicyErrors errors, X509ChainStatusFlags status, string host = "chat.test")
         {
@@ -477,7 +477,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void A_verdict_is_told_of_a_key_that_is_not_pinned_and_of_one_that_is_too_weak()
+    public void A_verdict_receives_a_key_that_is_not_pinned_and_a_key_that_is_too_weak()
     {
         SslPolicyErrors errors = default;
         X509ChainStatusFlags status = default;
@@ -566,7 +566,7 @@ public abstract class TlsLayerSuite
     // ------------------------------------------------------------------ sessions of other names or other trust
 
     [Fact]
-    public void A_client_without_a_name_to_check_trusts_nobody()
+    public void A_client_without_a_name_to_check_trusts_no_server()
     {
         Refuses(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots }, "no name that it should cover", host: null);
         using TlsPair asked = Pair(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots, Verify = static v => v.HostName is null && v.IsTrusted }, host: null, testsClient: true).Shake();
@@ -624,7 +624,7 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
-    public void Who_names_no_host_gets_the_default_certificate_where_unknown_names_are_refused()
+    public void A_client_without_a_host_name_gets_the_default_certificate_where_unknown_names_are_refused()
     {
         TlsOptions Options(TlsCertificate? own) => new()
         {
@@ -647,7 +647,7 @@ public abstract class TlsLayerSuite
     [Theory]
     [InlineData(SslProtocols.Tls12)]
     [InlineData(SslProtocols.Tls13)]
-    public void Who_is_refused_hears_why_by_an_alert(SslProtocols version)
+    public void A_refused_peer_receives_an_alert_with_the_reason(SslProtocols version)
     {
         foreach (string what in (string[])["server certificate", "server expired", "client certificate", "record"])
         {
@@ -754,7 +754,7 @@ public abstract class TlsLayerSuite
 
     [Theory]
     [MemberData(nameof(Garbage))]
-    public void What_is_not_TLS_is_refused_at_its_first_bytes(string name, byte[] bytes)
+    public void Data_that_is_not_TLS_is_refused_at_its_first_bytes(string name, byte[] bytes)
     {
         Assert.NotEmpty(name);
         using TlsEnd server = new(Prepare(TestCertificates.ServerOptions, true));

@@ -21,7 +21,7 @@ public sealed class TlsWarmUpTests
     }
 
     [Fact]
-    public async Task It_runs_once_for_each_provider_and_whoever_comes_meanwhile_shares_it()
+    public async Task The_warm_up_runs_once_per_provider_and_concurrent_callers_share_it()
     {
         TaskCompletionSource go = new(TaskCreationOptions.RunContinuationsAsynchronously);
         TlsWarmUp warmUp = new(_ => go.Task.Wait(TestContext.Current.CancellationToken));
@@ -75,7 +75,7 @@ public sealed class TlsWarmUpTests
     }
 
     [Fact]
-    public async Task The_first_dial_of_a_client_begins_when_it_has_ended()
+    public async Task The_first_connect_of_a_client_begins_when_the_warm_up_has_ended()
     {
         TaskCompletionSource warm = new();
         await using WarmEngine engine = new(_ => warm.Task);
@@ -93,7 +93,7 @@ public sealed class TlsWarmUpTests
     }
 
     [Fact]
-    public async Task A_dial_whose_engine_ends_meanwhile_fails()
+    public async Task A_connect_fails_when_its_engine_ends_meanwhile()
     {
         TaskCompletionSource warm = new();
         WarmEngine engine = new(_ => warm.Task);

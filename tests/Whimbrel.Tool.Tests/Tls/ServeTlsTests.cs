@@ -255,7 +255,7 @@ public sealed partial class ServeTlsTests : IDisposable
     [InlineData("none.pem", null, "none.pem")]
     [InlineData("server.pem", null, "key")]
     [InlineData("server.pem", "client.key", "server.pem cannot be loaded")]
-    public async Task A_certificate_that_cannot_be_used_is_told_at_the_start(string file, string? keyFile, string expected)
+    public async Task A_certificate_that_cannot_be_used_is_reported_at_the_start(string file, string? keyFile, string expected)
     {
         await MakeAsync();
         string[] key = keyFile is not null ? ["--key", _folder[keyFile]] : [];

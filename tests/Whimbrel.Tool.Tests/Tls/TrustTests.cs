@@ -88,7 +88,7 @@ public class TrustTests
 
     [Theory]
     [MemberData(nameof(Dialling))]
-    public async Task Ours_dials(string name, string peerName, TlsProvider provider)
+    public async Task Our_client_connects(string name, string peerName, TlsProvider provider)
     {
         TrustCase which = s_dialling.Single(c => c.Name == name);
         await using TrustPeer peer = PeerOf(peerName, which);
@@ -169,7 +169,7 @@ public class TrustTests
     [Theory]
     [InlineData(TlsProvider.Portable)]
     [InlineData(TlsProvider.OpenSsl)]
-    public async Task Plain_HTTP_on_the_port_is_told_as_what_it_is(TlsProvider provider)
+    public async Task Plain_HTTP_on_the_port_is_reported_as_such(TlsProvider provider)
     {
         TrustSession session = new(dials: false);
         TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
