@@ -1,5 +1,5 @@
 // load.c - the one client of all benchmarks: drives a server over loopback, checks every byte that comes back, and
-// prints what happened as one line of JSON. One thread and one epoll unless told otherwise.
+// prints the result as one line of JSON. One thread and one epoll by default.
 //
 // A byte's way: `send_window` sends it by reference out of one table of random bytes, the server does its work, and the
 // scenario's `..._ready` function receives it into the worker's buffer and compares it with the table. `run_worker` is
@@ -46,7 +46,7 @@ struct connection {
     uint64_t heard_ns;              // with --stall-ms: when something came last
     uint64_t started_ns;            // ping-pong: when the message left; short: when the socket was made
     uint64_t next_sequence;         // push
-    uint8_t carry[MESSAGE_SIZE];    // push: the beginning of a message whose end has not come yet
+    uint8_t carry[MESSAGE_SIZE];    // push: the beginning of an incomplete message
     SSL *ssl;                       // null without TLS
     SSL_SESSION *session;           // handshake: what the next connection in this place resumes
     uint64_t refused;               // TLS: so many bytes are partly on their way, and must be offered again
@@ -54,9 +54,9 @@ struct connection {
     bool follows;                   // handshake: another connection was in this place before
 };
 
-// Groups: one broadcast under way. Each member must get it once, whole, and nobody else at all.
+// Groups: one pending broadcast. Each member must receive it once and complete, and no other connection may.
 struct broadcast {
-    struct message message;         // sequence 0: none under way
+    struct message message;         // sequence 0: none pending
     unsigned group, got, got_at_sweep;
     uint8_t quiet_sweeps;
     uint64_t started_ns, sequence_at_sweep;
@@ -132,7 +132,7 @@ static const char *const usage_text =
     "  --lossless         push: a hole in the sequence fails the run\n"
     "  --stall-ms N       pingpong, echo: count the times a connection got nothing for longer\n"
     "  --hold S           idle: longest wait for a line on stdin after each step 30\n"
-    "  --tls FILE         over TLS; who signed the server's certificate is in FILE. handshake and storm are with TLS only\n"
+    "  --tls FILE         over TLS; FILE has the issuer of the server's certificate. handshake and storm are with TLS only\n"
     "  --resume           handshake: every one after the first of each resumes\n"
     "  --burst N          storm: handshakes at once                              100\n"
     "  --rate N           rate: messages a second over all connections, sent when they are due\n"
@@ -523,7 +523,7 @@ static unsigned first_member(unsigned group)
     return groups >= connections ? group % connections : group * (connections / groups);
 }
 
-// A connection has little under way to the server, so that a message which does not go at once is a server that does not read.
+// A connection has little data in flight to the server, so a message that cannot be sent at once means that the server does not read.
 static void send_message(struct connection *c, struct message m)
 {
     ssize_t n = send(c->fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -598,7 +598,7 @@ static void sweep_broadcasts(void)
         b->sequence_at_sweep = b->message.word[0];
         if (b->message.sequence == 0 || moved) { b->quiet_sweeps = 0; continue; }
         if (++b->quiet_sweeps == STALLED_SWEEPS)
-            fail("stalled: sequence %" PRIu64 " of group %u reached %u of %u members, and nobody more for 2 s", b->message.word[0], b->group, b->got, members);
+            fail("stalled: sequence %" PRIu64 " of group %u reached %u of %u members, and no further one for 2 s", b->message.word[0], b->group, b->got, members);
     }
 }
 
@@ -697,7 +697,7 @@ static void begin_close(struct worker *w)
     }
 }
 
-// Warm up, measure, drain: the message counts and the CPU are taken at the same instant, by the one who counts.
+// Warm up, measure, drain: message counts and CPU time are read at the same instant, by the counting thread.
 static void move_phase(struct worker *w)
 {
     if (w->phase == WARMING) {
@@ -905,7 +905,7 @@ static void echo_once(struct worker *w, unsigned from, unsigned to)
     while (w->open > 0) turn(w);
 }
 
-// Opens each step's number of connections, echoes one message on each new one and holds until told to go on. At the end
+// Opens each step's number of connections, echoes one message on each new one and holds until asked to continue. At the end
 // every connection echoes once more: none may have been lost while it was idle.
 static void run_idle(void)
 {

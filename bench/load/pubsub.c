@@ -1,8 +1,8 @@
-// One publisher or one subscriber of a broker, in plain C: what a cluster of Whimbrel is measured against, and who counts what its members get.
+// One publisher or one subscriber of a broker, in plain C: the reference for a cluster of Whimbrel, and the counter of what its members receive.
 //
 //   pubsub pub nats|redis PORT RATE WARM SECONDS SHARED   publishes messages of 64 bytes; RATE 0: as fast as the slower subscriber takes them
 //   pubsub sub nats|redis PORT SLOT SHARED                subscribes
-//   pubsub sub tcp PORT SLOT SHARED                       a member behind a server: messages without a frame
+//   pubsub sub tcp PORT SLOT SHARED                       a member of a server: messages without a frame
 //
 // SHARED is a file of 8-byte numbers, a slot for each of the two subscribers: how far it has come. So a publisher as fast as it goes stays at most WINDOW ahead, whichever
 // system is in between, and nothing is lost for want of room. The publisher sends probes until it gets a line, then warms up, then says `begin`, and `end` after the last one.
@@ -147,7 +147,7 @@ static void take(const char *at, uint64_t now, volatile uint64_t *slot, volatile
         exit(0);
     }
     if (m.kind != COUNTED) return;
-    if (m.number <= last) { fprintf(stderr, "%lu behind %lu\n", m.number, last); exit(1); }
+    if (m.number <= last) { fprintf(stderr, "%lu after %lu\n", m.number, last); exit(1); }
     missing += m.number - last - 1;
     last = m.number;
     *slot = last;

@@ -12,7 +12,7 @@
 
 #define STORM_PERIOD_NS 5000000ull  // 200 messages a second on each connection
 #define STORM_TICK_NS 500000
-#define STORM_QUEUE 4096u           // messages that may be under way on one connection: 20 s of them
+#define STORM_QUEUE 4096u           // messages that may be pending on one connection: 20 s of them
 #define STORM_REST_NS 100000000ull
 #define STORM_PATIENCE_NS 30000000000ull
 
@@ -199,7 +199,7 @@ static void run_storm(void)
             struct connection *c = &w->connections[i];
             struct schedule *s = &schedules[i];
             for (; !draining && s->next_due <= now; s->next_due += STORM_PERIOD_NS) {
-                if (s->tail - s->head == STORM_QUEUE) fail("stalled: connection %u has %u messages under way", i, STORM_QUEUE);
+                if (s->tail - s->head == STORM_QUEUE) fail("stalled: connection %u has %u messages pending", i, STORM_QUEUE);
                 s->due[s->tail++ % STORM_QUEUE] = s->next_due;
             }
             uint64_t wanted = (uint64_t)s->tail * size;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// What a TLS call says when it cannot go on.
+// Result of a TLS call that cannot continue.
 enum tls_step { TLS_DONE, TLS_WANT_READ, TLS_WANT_WRITE, TLS_CLOSED, TLS_FAILED };
 
 #ifdef TLS

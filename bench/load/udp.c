@@ -1,4 +1,4 @@
-// udp.c - the client of the datagram benchmarks: it keeps a window of datagrams under way to a server on loopback, checks
+// udp.c - the client of the datagram benchmarks: it keeps a window of datagrams in flight to a server on loopback, checks
 // every one that comes back, counts those that do not, and prints what happened as one line of JSON. One thread, one epoll.
 //
 // echo: a datagram is its sequence number and bytes out of a table, so that each has content of its own and is compared by
@@ -43,7 +43,7 @@
 enum scenario { ECHO, MULTICAST };
 enum phase { WARMING, NEARING, MEASURING, DRAINING };
 
-// A datagram that is under way; `out` until it is back.
+// A datagram in flight; `out` until it is back.
 struct flight {
     uint64_t sequence, started_ns;
     uint32_t socket;
@@ -143,7 +143,7 @@ static void open_sockets(void)
     }
 }
 
-// Datagrams that the kernel had for our sockets and threw away, mostly because nobody had received those before them.
+// Datagrams that the kernel dropped for our sockets, mostly because earlier ones were not received in time.
 static uint64_t dropped_here(void)
 {
     uint64_t total = 0;

@@ -115,7 +115,7 @@ static const char *const usage_text =
     "  --warmup S         before it                                              2\n"
     "  --hold S           ws-idle: longest wait for a line on stdin after each   30\n"
     "  --messages N       ws-idle: echoes on each before it is idle              1\n"
-    "  --tls FILE         over TLS; who signed the server's certificate is in FILE\n"
+    "  --tls FILE         over TLS; FILE has the issuer of the server's certificate\n"
     "  --resume           http-close: every one after the first of each resumes\n"
     "  --watch PID        also report the CPU of this process over the window\n"
     "  --deflate HOW      ws-echo, ws-idle: compressed JSON; anew, or with the context of what came before\n"
@@ -442,7 +442,7 @@ static void take_message(struct connection *c)
             return;
         }
         if (c->body_at != ROOM_SIZE || memcmp(c->head, room_text, ROOM_SIZE) != 0)
-            fail("connection %u: the message (%.*s) is not the one under way", c->key, (int)ROOM_SIZE, (char *)c->head);
+            fail("connection %u: the message (%.*s) is not the pending one", c->key, (int)ROOM_SIZE, (char *)c->head);
         if (c->seen == room_sequence) fail("connection %u: sequence %" PRIu64 " came twice", c->key, c->seen);
         c->seen = room_sequence;
         done_messages++;
@@ -706,7 +706,7 @@ static void begin_drain(void)
     phase = DRAINING;
     open_count = mode == WS_ROOM ? 1 : connections;
     next_phase_ns = UINT64_MAX;
-    if (unit || mode == WS_BEAT) open_count = 0; // what is under way is long, and was compared as far as it came
+    if (unit || mode == WS_BEAT) open_count = 0; // the pending message is long, and was compared as far as it was received
 }
 
 static void move_phase(void)
@@ -821,7 +821,7 @@ static void run_measured(void)
     print_result();
 }
 
-// As load.c's idle: each step opens more, echoes on them, and holds until it is told to go on.
+// As load.c's idle: each step opens more, echoes on them, and holds until it is asked to continue.
 static void run_idle(void)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};

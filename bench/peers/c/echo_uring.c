@@ -1,6 +1,6 @@
 // echo_uring.c - the same echo server on io_uring, by raw system calls: one thread, one ring, multishot accept, multishot
 // receive into one ring of buffers of 32 KiB (32, or --buffers N), sends out of the buffer received into, one enter per turn. What the socket
-// refuses is copied to memory of the connection; its receives go on only when that is gone, as in echo_epoll.c.
+// refuses is copied to memory of the connection; it receives again only when that was sent, as in echo_epoll.c.
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <linux/io_uring.h>
@@ -21,9 +21,9 @@
 
 enum operation { ACCEPT, RECEIVE, SEND, SEND_COPY, CANCEL };
 
-// Indexed by descriptor. Sends of one connection go out in order, one at a time: what is received meanwhile is copied behind.
+// Indexed by descriptor. Sends of one connection are in order, one at a time: data received meanwhile is appended to a copy.
 static struct connection {
-    uint8_t *bytes;                     // what waits behind the send in flight
+    uint8_t *bytes;                     // data that waits for the send in flight
     uint8_t *sending;                   // the copy that is in flight
     uint32_t length, capacity, at, end; // of bytes; of what is in flight
     uint16_t buffer;                    // in flight, when sending is NULL
@@ -126,7 +126,7 @@ static void keep(int fd, const uint8_t *bytes, uint32_t length)
     }
 }
 
-// Sends what was kept, or goes on receiving when nothing was.
+// Sends kept data, or receives again if there is none.
 static void go_on(int fd)
 {
     struct connection *c = &connections[fd];

@@ -15,7 +15,7 @@
 #define RECEIVE_SIZE (64 * 1024)
 #define MAX_EVENTS 512
 #define MAX_GROUPS 1000000u
-#define QUEUE_LIMIT (1024u * 1024)      // a client that is so far behind is closed
+#define QUEUE_LIMIT (1024u * 1024)      // a client that lags this far is closed
 
 enum { JOIN = 1, BROADCAST = 2, ANSWER = 3 };
 

@@ -26,7 +26,7 @@ static bool faulty(const char *what) { return faultless <= 0 && strcmp(fault, wh
 #define faulty(what) false
 #endif
 
-// Indexed by descriptor: what was not sent yet, or the beginning of a head whose end has not come.
+// Indexed by descriptor: unsent data, or the beginning of an incomplete head.
 static struct pending {
     uint8_t *bytes;
     uint32_t at, length;

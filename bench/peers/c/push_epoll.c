@@ -2,7 +2,7 @@
 // messages (load/message.h); a message is written once, and every client holds its own offset into the log and is sent
 // whatever lies between its offset and the head, straight out of the log and as one piece.
 //
-// Nothing is dropped for a client that keeps up: the log stops growing while the slowest client is a whole ring behind.
+// Nothing is dropped for a client that keeps up: the log stops growing while the slowest client lags by a whole ring.
 // One that stays there without taking a byte for a second is closed, so that it cannot hold the others for ever.
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -21,7 +21,7 @@
 
 struct client {
     int fd;
-    bool blocked;                       // its socket is full; EPOLLOUT will tell
+    bool blocked;                       // its socket is full; EPOLLOUT reports space
     uint64_t at;                        // offset into the log, counted from the beginning of time
     uint64_t behind_since_ns;           // since when it has been the one that holds the log, 0 when it is not
 };
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
             if (due > LOG_MESSAGES / 2) due = LOG_MESSAGES / 2;
         }
 
-        // Flat out: never wait while there is room in the log. Otherwise only sockets that empty can let us go on.
+        // Full speed: never wait while the log has space. Otherwise only a writable socket lets the loop continue.
         bool go = client_count > 0 && room >= due && due > 0;
         if (go) append(due);
         // With a rate it sleeps a millisecond between two looks, as a server with a timer does: it has nothing to gain by spinning.

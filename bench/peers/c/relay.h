@@ -77,7 +77,7 @@ static void accept_ready(void)
             close(back);
             continue;
         }
-        // Until the dial is done a send says EAGAIN, as to anybody who is slow.
+        // Until the connect is complete a send returns EAGAIN, as for a slow peer.
         sides[front] = (struct side){.other = back, .events = EPOLLIN};
         sides[back] = (struct side){.other = front, .events = EPOLLIN};
         if (!open_held(&sides[front].held) || !open_held(&sides[back].held)) die("no room for a connection");

@@ -167,7 +167,7 @@ int main(int argc, char **argv)
         int n = epoll_wait(epoll, &e, 1, -1);
         if (n < 0 && errno != EINTR) die("epoll_wait");
         if (n <= 0) continue;
-        // A batch that is not full was the last one: no second call only to hear that nothing is there.
+        // A batch that is not full was the last one: a second call would only return that nothing is there.
         for (unsigned count = batch; count == batch;) {
             count = receive_batch(fd, gso);
             for (unsigned i = 0; i < count; i++) prepare_answer(i, gso);

@@ -2,7 +2,7 @@
 // upgrade, takes the mask off in place, writes its header in front of the payload where the mask was, and sends what has come whole by
 // one call. It checks nothing: no opcode, no length, no text, and the nonce is the one that the load program always sends.
 //
-// So it is the bound of what the kernel and the bytes themselves cost, and no server for anybody else.
+// So it shows the lower bound of the costs of kernel and bytes, and is not a general server.
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <stdbool.h>
@@ -156,7 +156,7 @@ static void receive(int fd)
         at += take_frames(bytes + at, length - at, parts, &count, &need);
         if (count == 0) break;
         send_all(fd, parts, count);
-        if (c->left || !c->upgraded) break; // a client with so much under way is not what this is for
+        if (c->left || !c->upgraded) break; // this program is not for clients with so much data in flight
     }
     size_t rest = length - at;
     if (rest > 0 && c->upgraded) {

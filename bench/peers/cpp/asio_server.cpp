@@ -4,7 +4,7 @@
 //
 //   echo   reads what there is and writes all of it back before it reads again.
 //   push   one shared log of 32-byte messages (load/message.h), each client an offset; the rules of peers/c/push_epoll.c:
-//          nothing is dropped, the log waits for the slowest, and who takes nothing for a second is closed.
+//          nothing is dropped, the log waits for the slowest, and a client that reads nothing for a second is closed.
 //
 // Asio uses epoll by default; built with -DASIO_HAS_IO_URING -DASIO_DISABLE_EPOLL it is the peer asio-uring.
 #include <array>
@@ -33,7 +33,7 @@ static constexpr const char *engine = "asio";
 
 // ---- echo -----------------------------------------------------------------------------------------------------------
 
-// Lives as long as an operation of its own is under way; when none is begun any more its socket closes.
+// Lives as long as one of its operations is pending; without any its socket closes.
 class echo_session : public std::enable_shared_from_this<echo_session> {
 public:
     explicit echo_session(tcp::socket socket) : socket_(std::move(socket)) {}
@@ -93,7 +93,7 @@ public:
         produce();
     }
 
-    // Appends a batch while the slowest has room for it, and goes on in the next turn, so that others have theirs in between.
+    // Appends a batch while the slowest has space for it, and continues in the next iteration, so that others run in between.
     void produce()
     {
         if (posted_ || clients_.empty()) return;
@@ -118,7 +118,7 @@ public:
     }
 
 private:
-    // Takes out those that are gone or held the log for a second. False when it is full: then a write that completes goes on.
+    // Takes out those that are gone or held the log for a second. False if it is full: then the next completed write continues.
     bool make_room()
     {
         auto now = std::chrono::steady_clock::now();
@@ -140,7 +140,7 @@ private:
         if (clients_.empty()) return false;
         if (head_ - slowest <= log_size - batch * MESSAGE_SIZE) return true;
         if (!waiting_) {
-            // Only for the one that never takes anything: nobody else would look again.
+            // Only for a client that never reads: no other event would check it again.
             waiting_ = true;
             timer_.expires_after(std::chrono::milliseconds(100));
             timer_.async_wait([this](error) {

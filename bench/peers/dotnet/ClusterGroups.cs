@@ -110,7 +110,7 @@ internal static class ClusterGroups
         {
             if (Stopwatch.GetElapsedTime(start) > TimeSpan.FromSeconds(60))
             {
-                throw new TimeoutException("A node has not heard what it was to hear within a minute.");
+                throw new TimeoutException("A node has not received its messages within a minute.");
             }
 
             await (yields ? Task.Run(Thread.Yield) : Task.Delay(5));
