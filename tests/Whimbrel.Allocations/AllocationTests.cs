@@ -76,7 +76,7 @@ public sealed class AllocationTests
             rig.Read(client, message.Length);
         });
         Array.Sort(perRound, 0, count);
-        Assert.True(count >= Rounds / 2, $"only {count} rounds behind another of their thread");
+        Assert.True(count >= Rounds / 2, $"only {count} rounds after another of their thread");
         Assert.Equal(0, perRound[count / 2]);
     }
 
@@ -372,7 +372,7 @@ public sealed class AllocationTests
                 client.Send(message);
                 rig.Read(client, message.Length);
             });
-            Assert.True(sender.Sent >= Rounds, $"only {sender.Sent} were told of");
+            Assert.True(sender.Sent >= Rounds, $"only {sender.Sent} were reported");
             // With thread-pool scheduling the loop may have sent it before the callback checks.
             if (scheduling == Scheduling.Inline) Assert.True(sender.Waits >= Rounds / 2, $"only {sender.Waits} waited: nothing was shown");
             sender.AllocatedBytes.Sort();
@@ -506,7 +506,7 @@ public sealed class AllocationTests
         using Rig rig = new(engine, static () => new ToldSession());
         Socket client = rig.Connect();
         byte[] message = new byte[32];
-        rig.Meter.ExpectNone("echo of 32 bytes by a session that is asked and told", Rounds, () =>
+        rig.Meter.ExpectNone("echo of 32 bytes by a session with all hooks", Rounds, () =>
         {
             client.Send(message);
             rig.Read(client, message.Length);

@@ -47,8 +47,8 @@ public sealed class BroadcastMemoryTests
     [MemberData(nameof(Cases))]
     public void One_broadcast_to_ten_thousand_connections_costs_8_MiB_at_most(string engine, int messageBytes)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "resident memory is read from /proc");
-        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':').Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Resident memory is read from /proc.");
+        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':').Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed.");
         using Rig rig = new(engine, static () => new ScriptedSession(static (_, unread) => unread.Length));
         int port = ((IPEndPoint)rig.Server.EndPoint!).Port;
         ProcessStartInfo start = new("python3", ["-c", Holder, port.ToString(CultureInfo.InvariantCulture), Members.ToString(CultureInfo.InvariantCulture)])
@@ -64,7 +64,7 @@ public sealed class BroadcastMemoryTests
             if (line != "open")
             {
                 string error = holder.StandardError.ReadToEnd();
-                Assert.SkipWhen(error.Contains("Too many open files", StringComparison.Ordinal), "the descriptor limit is below 10,000");
+                Assert.SkipWhen(error.Contains("Too many open files", StringComparison.Ordinal), "The descriptor limit is below 10,000.");
                 Assert.Fail($"The other ends were not opened: {error}");
             }
 
@@ -103,7 +103,7 @@ public sealed class BroadcastMemoryTests
     [InlineData(60_000)]
     public void One_broadcast_to_ten_thousand_stuck_members_costs_8_MiB_at_most(int messageBytes)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "resident memory is read from /proc");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Resident memory is read from /proc.");
         const int Wire = 64;
         MemoryEngine engine = new(1, faults: MemoryFaults.None with { WireBytes = Wire });
         MemoryEndPoint here = new("here");

@@ -51,7 +51,7 @@ public sealed class HttpAllocationTests
         Rig.Wait(server.StartAsync().AsTask());
         try
         {
-            Measure(rig, server.EndPoint!, "request behind filters", "GET /filtered HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "request after filters", "GET /filtered HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "method without a number", "PURGE /own HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "request by a route", "GET /sync/abc?d=e HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b\r\n\r\n");
             Measure(rig, server.EndPoint!, "request with a body", "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + new string('x', 100));
@@ -198,8 +198,8 @@ public sealed class HttpAllocationTests
         Rig.Wait(server.StartAsync().AsTask());
         try
         {
-            Measure(rig, server.EndPoint!, "request that is told of", "GET /a/b HTTP/1.1\r\nHost: a\r\n\r\n");
-            Measure(rig, server.EndPoint!, "error that is told of", "GET /busy HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "recorded request", "GET /a/b HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "recorded error", "GET /busy HTTP/1.1\r\nHost: a\r\n\r\n");
             Assert.True(times >= 2 * Rounds && active >= 4 * Rounds, $"{times} times, {active} changes");
         }
         finally
@@ -210,7 +210,7 @@ public sealed class HttpAllocationTests
         Asker asker = new();
         Client client = new(new ClientOptions { Engine = rig.Engine, EndPoint = rig.Server.EndPoint }, () => asker);
         Rig.Wait(client.ConnectAsync().AsTask());
-        rig.Meter.ExpectNone("request of a client that is told of", Rounds / AtATime, () =>
+        rig.Meter.ExpectNone("recorded request of a client", Rounds / AtATime, () =>
         {
             asker.Begin(AtATime);
             Assert.True(asker.Done.Wait(LoopMeter.Patience));

@@ -44,7 +44,7 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
             int before = _probes;
             await loop.PostAsync(() => Bus.Subscribe(subject));
             await PublishAsync(subject, [probe]); // waits for space if much was published before
-            await UntilAsync(() => _probes > before, $"heard on {subject}");
+            await UntilAsync(() => _probes > before, $"received on {subject}");
         }
     }
 
@@ -108,7 +108,7 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
     {
         lock (_gate)
         {
-            if (!loop.IsCurrent) _mistakes.Add($"told on another thread: {Environment.StackTrace}");
+            if (!loop.IsCurrent) _mistakes.Add($"called on another thread: {Environment.StackTrace}");
             change();
             _changed.SetResult();
             _changed = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);

@@ -135,7 +135,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
                 CultureInfo.InvariantCulture,
                 $"restart {restart} ({(isKilled ? "killed" : "asked to end")}): away for {away.TotalSeconds:0.0} s, all nodes back after {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} s, {pairs.Sum(static p => p.Said)} said, {pairs.Sum(static p => p.Reported)} reported as lost"));
             int said = pairs.Sum(static p => p.Said);
-            await RealNode.UntilAsync(() => talking.IsFaulted || pairs.Sum(static p => p.Said) > said + 200, () => "nobody talks");
+            await RealNode.UntilAsync(() => talking.IsFaulted || pairs.Sum(static p => p.Said) > said + 200, () => "no node publishes");
             if (talking.IsFaulted) await talking;
         }
 
@@ -178,7 +178,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         RealMember[] members = [.. b.Members.Skip(1)];
         await RealNode.UntilAsync(() => b.Cluster.ReadCounters().Echoes >= 2 && b.Cluster.Group("ab").LocalCount == 8, () => "not subscribed");
         group.Broadcast("ab1 ");
-        await RealNode.UntilAsync(() => members.All(static m => m.HeardCount("ab") == 1), () => "not heard");
+        await RealNode.UntilAsync(() => members.All(static m => m.HeardCount("ab") == 1), () => "not received");
         await _broker!.LoseAsync();
         await RealNode.UntilAsync(() => a.Cluster.State != ClusterState.Healthy && b.Cluster.State != ClusterState.Healthy, () => "not aware of it");
         for (int i = 2; i <= Messages; i++) Assert.Equal(SendResult.Queued, group.Broadcast($"ab{i} "));
@@ -201,16 +201,16 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         await stranger.StartAsync();
         await stranger.SubscribeAsync(Subject);
         a.Say(1);
-        await RealNode.UntilAsync(() => stranger.Heard.Any(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal)), () => "the stranger hears nothing");
+        await RealNode.UntilAsync(() => stranger.Heard.Any(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal)), () => "the stranger receives nothing");
         string said = stranger.Heard.Single(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal));
-        await RealNode.UntilAsync(() => atB.Heard("a").Count == 1, () => "b hears nothing");
+        await RealNode.UntilAsync(() => atB.Heard("a").Count == 1, () => "b receives nothing");
         ClusterCounters before = b.Cluster.ReadCounters();
         // Truncated, foreign, too large.
         foreach (string bytes in (string[])[said[..20], said[..^1], $"{said}x", $"\u0002{said[1..10]}", "", new string('\u0002', 20_000)]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes));
         foreach (string bytes in (string[])[$"\u0001{said[1..]}", $"\u0003{said[1..]}", "GET / HTTP/1.1"]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes)); // of another version
         for (int i = 0; i < 3; i++) Assert.Equal(1, await stranger.OfferAsync(Subject, said)); // replayed
         a.Say(1);
-        await RealNode.UntilAsync(() => atB.Heard("a").Count == 2, () => "b hears nothing any more");
+        await RealNode.UntilAsync(() => atB.Heard("a").Count == 2, () => "b receives nothing any more");
         ClusterCounters after = b.Cluster.ReadCounters();
         Assert.Equal((6L, 3L, 3L), (after.Refused - before.Refused, after.UnknownVersions - before.UnknownVersions, after.Duplicates - before.Duplicates));
         await RealNode.SettleAsync(a, b);
@@ -247,14 +247,14 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         (RealNode b, RealMember atB) = await NodeAsync("b", id: "same", onTwin: Note);
         a.Say(10);
         b.Say(10);
-        await RealNode.UntilAsync(() => atA.Heard("b").Count == 10 && atB.Heard("a").Count == 10, () => "they do not hear each other");
+        await RealNode.UntilAsync(() => atA.Heard("b").Count == 10 && atB.Heard("a").Count == 10, () => "they do not receive each other's messages");
         lock (told) Assert.All(told, static t => Assert.Contains("'same'", t, StringComparison.Ordinal));
         await RealNode.UntilAsync(
             () =>
             {
                 lock (told) return told.Count == 2;
             },
-            () => "told otherwise than once on each");
+            () => "not reported exactly once on each");
 
         void Note(string what)
         {
@@ -275,7 +275,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         b.Group.Join(atB.Session);
         await RealNode.UntilAsync(() => b.Group.LocalCount == 1, () => "not there");
         a.Say(3);
-        await RealNode.UntilAsync(() => atB.Heard("a").LastOrDefault() == 9, () => $"heard {string.Join(' ', atB.Heard("a"))}");
+        await RealNode.UntilAsync(() => atB.Heard("a").LastOrDefault() == 9, () => $"received {string.Join(' ', atB.Heard("a"))}");
         int[] heard = [.. atB.Heard("a")];
         Assert.Equal(heard.Distinct().Order(), heard);
         Assert.Equal([1, 2, 3], heard[..3]);

@@ -39,13 +39,13 @@ internal static class ClusterStory
                 int[] stream = [.. heard.Split(' ', StringSplitOptions.RemoveEmptyEntries).Where(h => h[0] == 'a' + of).Select(static h => int.Parse(h.AsSpan(1), System.Globalization.CultureInfo.InvariantCulture))];
                 long told = nodes[at].Gaps.Where(g => g.Node == $"{(char)('a' + of)}").Sum(static g => g.Missed);
                 Assert.True(stream.SequenceEqual(stream.Distinct().Order()), $"seed {seed}: out of order at {at} of {of}");
-                Assert.True(stream.Length + told == said[of], $"seed {seed}: at {at} of {of} came {stream.Length} of {said[of]}, and {told} were told");
+                Assert.True(stream.Length + told == said[of], $"seed {seed}: at {at} of {of} came {stream.Length} of {said[of]}, and {told} losses were reported");
             }
 
             for (int other = at; other < Members; other += 3)
             {
                 Assert.True(members[other].IsConnected, $"seed {seed}");
-                Assert.True(other == at || members[other].Heard == heard, $"seed {seed}: members {at} and {other} of one node heard something else");
+                Assert.True(other == at || members[other].Heard == heard, $"seed {seed}: members {at} and {other} of one node received different messages");
             }
         }
 

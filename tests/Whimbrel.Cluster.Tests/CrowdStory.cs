@@ -135,7 +135,7 @@ internal sealed class CrowdStory
         if (!_isMember[at, group]) return;
         int missing = Of(_expectedLast, at, group, of).Except(heard).Count();
         long told = _nodes[at].Gaps.Where(g => g.Node == $"n{of}" && g.Group == $"g{group}").Sum(static g => g.Missed);
-        Assert.True(missing <= told, $"{_seed}: at {at} of {of} in {group} {missing} are missing, and {told} were told");
+        Assert.True(missing <= told, $"{_seed}: at {at} of {of} in {group} {missing} are missing, and {told} were reported");
     }
 
     private static int Number(string text) => int.Parse(text, CultureInfo.InvariantCulture);

@@ -103,7 +103,7 @@ internal sealed class RealNode : IAsyncDisposable
         // A node's own broadcasts are never lost on this node, even if they are lost elsewhere.
         static long Lost(RealNode at, RealNode of) => at == of ? 0 : at.ToldOf(of.Name);
         static string Account(RealNode at, RealNode of, RealMember member) =>
-            $"at {at.Name} of {of.Name} came {member.Heard(of.Name).Count} of {of.Said}, and {Lost(at, of)} were told. {at.Name}: {string.Join(' ', at._states)}; {of.Name}: {string.Join(' ', of._states)}";
+            $"at {at.Name} of {of.Name} came {member.Heard(of.Name).Count} of {of.Said}, and {Lost(at, of)} were reported lost. {at.Name}: {string.Join(' ', at._states)}; {of.Name}: {string.Join(' ', of._states)}";
     }
 
     private sealed class Guest(ChannelWriter<Session> connected) : Session

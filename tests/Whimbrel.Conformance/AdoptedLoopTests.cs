@@ -1,4 +1,5 @@
-#pragma warning disable xUnit1031 // The test thread blocks on purpose: which thread does what is what is tested.
+// The test thread blocks deliberately, because the tests check which thread does what.
+#pragma warning disable xUnit1031
 using System.Diagnostics;
 using System.Net;
 using System.Net.Sockets;
@@ -78,7 +79,7 @@ public sealed class AdoptedLoopTests
             Assert.Equal(message.Length, sessions[i].BytesPending);
             Assert.Equal(SendResult.Queued, server.Broadcast("to all"));
             if (i > 0) continue;
-            // Its own limit holds as ever (contract 8), and call order (contract 7).
+            // Its own send limit (contract 8) and the call order (contract 7) still hold.
             Assert.Equal(SendResult.Queued, sessions[i].Send("bye"));
             sessions[i].Close();
             Assert.Equal(SendResult.Closed, sessions[i].Send("too late"));
@@ -135,7 +136,8 @@ public sealed class AdoptedLoopTests
         {
             int before = received;
             socket.Send("frame"u8);
-            // The answer leaves in the turn that brought the question: nothing runs between the last turn and this read.
+            // The response is sent in the iteration that received the request: nothing runs between the last iteration
+            // and this read.
             TurnUntil(loop, () => received > before);
             Assert.Equal(5, socket.Receive(buffer));
             Assert.Equal("frame", Encoding.ASCII.GetString(buffer));
@@ -145,7 +147,7 @@ public sealed class AdoptedLoopTests
         Assert.Equal(3, received);
         Assert.Equal([$"0 started by {me}"], story);
 
-        // On the thread that runs it, outside of a turn, the stop ends the loop by itself.
+        // Called on the thread that runs the loop, outside an iteration, the stop itself ends the loop.
         Assert.True(engine.StopAsync().IsCompleted);
         Assert.Equal([$"0 started by {me}", $"0 stopping by {me}"], story);
         Assert.False(loop.Turn(TimeSpan.FromMinutes(1)));
@@ -184,7 +186,7 @@ public sealed class AdoptedLoopTests
         Join(thread);
         Assert.Equal([true, false, false], returned);
 
-        // After a restart another thread may have it.
+        // After a restart another thread may run it.
         engine.StartAsync().AsTask().GetAwaiter().GetResult();
         thread = Start(() => loop.Run());
         Assert.Equal(2, loop.PostAsync(() => 2).AsTask().GetAwaiter().GetResult());
@@ -203,7 +205,7 @@ public sealed class AdoptedLoopTests
         Loop adopted = engine.GetLoop(0);
         Loop own = engine.GetLoop(1);
         Assert.Throws<ArgumentOutOfRangeException>(() => adopted.Turn(TimeSpan.FromMilliseconds(-2)));
-        Assert.True(adopted.Turn(TimeSpan.Zero)); // starts the engine, and makes the loop this thread's
+        Assert.True(adopted.Turn(TimeSpan.Zero)); // starts the engine, and binds the loop to this thread
         Assert.True(engine.IsStarted);
         Assert.Contains("a thread of its own", Assert.Throws<InvalidOperationException>(() => own.Turn(TimeSpan.Zero)).Message, StringComparison.Ordinal);
         Assert.Contains("a thread of its own", Assert.Throws<InvalidOperationException>(() => own.Run()).Message, StringComparison.Ordinal);
@@ -300,7 +302,7 @@ public sealed class AdoptedLoopTests
         Loop loop = engine.GetLoop(0);
         long start = 0;
         double waitedMs = 0;
-        // A turn may end early, for instance by a signal; it must not do so for ever.
+        // An iteration may end early, for instance because of a signal, but not forever.
         for (int i = 0; i < 20 && waitedMs < 25; i++)
         {
             start = Stopwatch.GetTimestamp();
@@ -311,14 +313,14 @@ public sealed class AdoptedLoopTests
         Assert.InRange(waitedMs, 25, 10_000);
         Thread poster = Start(() => loop.Post(static () => { }));
         start = Stopwatch.GetTimestamp();
-        loop.Turn(s_deadline); // the post comes before, and there is no wait, or ends it
+        loop.Turn(s_deadline); // the post arrives before the wait, which is skipped, or during the wait, which ends
         Join(poster);
         loop.Turn(TimeSpan.Zero);
         long armed = Stopwatch.GetTimestamp();
         loop.StartTimer(TimeSpan.FromMilliseconds(100), static _ => { });
-        loop.Turn(s_deadline); // takes the timer
+        loop.Turn(s_deadline); // picks up the timer
         Assert.True(loop.Timers.Count == 1 || Stopwatch.GetElapsedTime(armed).TotalMilliseconds >= 100);
-        while (loop.Timers.Count > 0) loop.Turn(s_deadline); // ended by it
+        while (loop.Timers.Count > 0) loop.Turn(s_deadline); // cancelled by the token
         Assert.True(Stopwatch.GetElapsedTime(armed).TotalMilliseconds >= 99);
         Assert.True(Stopwatch.GetElapsedTime(armed) < s_deadline / 2 && Stopwatch.GetElapsedTime(start) < s_deadline);
         Assert.True(engine.DisposeAsync().IsCompleted);

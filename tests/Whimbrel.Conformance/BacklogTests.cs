@@ -32,7 +32,7 @@ public sealed class BacklogTests
                 }
                 catch (SocketException e) when (e.SocketErrorCode == SocketError.WouldBlock)
                 {
-                    // On its way; over loopback it is there at once or not at all.
+                    // Pending; on loopback it completes immediately or not at all.
                 }
 
                 if (socket.Poll(TimeSpan.FromMilliseconds(1), SelectMode.SelectWrite)) completed.Add(socket);
@@ -46,7 +46,7 @@ public sealed class BacklogTests
         {
             byte[] answer = new byte[2];
             int done = 0;
-            rig.Until(() => socket.Available >= answer.Length, "who waited to be served");
+            rig.Until(() => socket.Available >= answer.Length, "the pending connections to be served");
             while (done < answer.Length) done += socket.Receive(answer, done, answer.Length - done, SocketFlags.None);
         }
 

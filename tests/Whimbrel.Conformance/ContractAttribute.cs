@@ -2,9 +2,8 @@ using Xunit.v3;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// The numbers of the promises at the head of <see cref="Session"/> that a test is about. docs/guarantees.md is made of these.
-/// </summary>
+/// <summary> Contract numbers at the head of <see cref="Session"/> that a test checks. docs/guarantees.md is generated
+/// from them. </summary>
 [AttributeUsage(AttributeTargets.Method)]
 public sealed class ContractAttribute(params int[] numbers) : Attribute, ITraitAttribute
 {

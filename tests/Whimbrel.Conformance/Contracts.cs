@@ -4,40 +4,41 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The numbers of the contract, each in one sentence, and which tests of which engines stand for it.</summary>
+/// <summary>The numbers of the contract, each in one or two sentences, with the tests that check them on each
+/// engine.</summary>
 internal static class Contracts
 {
     /// <summary>Sentences in the order of their numbers. Kept short; the full text is at the head of <see cref="Session"/>.</summary>
     internal static readonly (int Number, string Promise)[] All =
     [
-        (1, "A session serves one connection or one dial attempt and sees its callbacks in one legal order; OnDisconnected comes exactly once, last, with the first cause."),
-        (2, "Never two callbacks at once for one session, never one inside another."),
-        (3, "Bytes that a session does not take stay with the connection and come again, joined with what follows; none is lost, also not what was there before the session or after it."),
-        (4, "What an override throws goes to OnError and ends that connection only; it is counted, and without an OnError of its own told by a notice."),
-        (5, "A send is taken whole or not at all, by any thread, and never throws after the end."),
-        (6, "SendAsync waits for room, first come first served; continuations run on the loop when awaited there, never inside the caller's stack."),
-        (7, "What one thread does with one session takes effect in the order of its calls."),
-        (8, "The send queue is bounded; at the limit the policy acts; BytesPending is true from the moment a send returns."),
-        (9, "A session whose own callbacks fill its queue is not read until the queue has drained; nothing is lost and nobody stalls."),
-        (10, "After PauseReceiving nothing is delivered until ResumeReceiving, and then what was held comes first."),
-        (11, "The peer's end of stream closes, unless the session keeps its own half open until FinishSending."),
-        (12, "Close sends what is queued, then FIN, and waits within limits; Abort discards and resets. A stop waits for callbacks and handlers up to its deadline, and then says what still runs."),
-        (13, "A span given to a callback is valid during the call only."),
-        (14, "Callbacks run on the loop; one that blocks it is reported by name, also while it does."),
-        (15, "HandOver gives the connection, with unread bytes, id, groups, queue and counters, to the next session."),
-        (16, "UpgradeToTls sends what was queued plain and what follows encrypted, refuses unread bytes unless they are passed on, and ends in OnHandshaked or a close."),
-        (17, "Groups: join, leave and broadcast from any thread; members of one loop see one order."),
-        (18, "What is posted to a session runs on its thread between two callbacks, behind what its caller has sent; what was taken runs, before the last callbacks."),
-        (19, "Time limits are never early and count nothing against the peer that the session is to blame for; what has passed is told to OnTimeout, which ends the connection."),
-        (20, "A part of a file is a message like any other, and is not in memory; the file is given back, and one that cannot be sent to its end ends the connection."),
-        (21, "What a MessageWriter holds is one message, of no session until a send has taken it; with any other result it stays with its writer."),
-        (22, "A pipe gives every byte of one session to another, in order, with back-pressure and without judging anybody slow; ends are passed on, and the result says who ended and why."),
-        (23, "SentAsync completes exactly once, however the connection ends: true when the system has taken all that its caller had sent before, false when some of it was dropped, or may have been."),
+        (1, "A session serves one connection or one connect attempt; its callbacks come in one legal order, and OnDisconnected is called exactly once and last, with the first cause."),
+        (2, "Callbacks of one session never overlap and never nest."),
+        (3, "Bytes that a session does not consume are kept and passed again, followed by new data; none is lost, including data received before the session began or left when it ended."),
+        (4, "An exception from an override is passed to OnError, counted, and ends this connection only; without an OnError override a notice is logged."),
+        (5, "A message is queued completely or not at all, from any thread; after the connection has ended, sends do not throw."),
+        (6, "SendAsync waits for queue space in FIFO order; awaited on a loop, it resumes on that loop, never inside the completing call."),
+        (7, "Calls of one thread for one session take effect in call order."),
+        (8, "Each send queue has a limit and a policy at the limit; BytesPending includes a message as soon as its send returns."),
+        (9, "While a session's own callbacks have filled its send queue, its connection is not read; no data is lost, and no session stalls."),
+        (10, "After PauseReceiving no data is delivered until ResumeReceiving, and then held data is delivered first."),
+        (11, "The peer's end of stream closes the connection, unless the session keeps its own half open until FinishSending."),
+        (12, "Close sends queued data, then FIN, and waits within limits; Abort discards and resets. A stop waits for callbacks and handlers up to its deadline, and then reports what still runs."),
+        (13, "A span passed to a callback is valid during the call only."),
+        (14, "Callbacks run on the loop; a callback that blocks it is reported by name, even while it still blocks."),
+        (15, "HandOver transfers the connection to the next session, with unconsumed data, id, groups, send queue and counters."),
+        (16, "UpgradeToTls sends earlier data in the clear and later data encrypted, fails if unconsumed plaintext remains that is not passed on, and ends with OnHandshaked or a close."),
+        (17, "Join, leave and broadcast are thread-safe; members of one loop see one order."),
+        (18, "A post to a session runs on its thread between two callbacks, after earlier sends of its caller; an accepted post always runs, before the last callbacks."),
+        (19, "Timeouts never fire early, and exclude time for which the session itself is responsible; an expired timeout calls OnTimeout, which ends the connection."),
+        (20, "A part of a file is sent in order like any other message, without being held in memory; the file is released, and one that cannot be sent completely ends the connection."),
+        (21, "A MessageWriter holds one message, which belongs to no session until a send accepts it; with any other result it stays in its writer."),
+        (22, "A pipe forwards every byte of one session to another, in order, with back-pressure and without treating a session as slow; ends are forwarded, and the result names the side that ended and the cause."),
+        (23, "SentAsync completes exactly once, however the connection ends: with true when the kernel has accepted everything that its caller sent before, with false when some of it was or may have been dropped."),
     ];
 
     internal static readonly string[] Engines = ["Uring", "Epoll", "Portable", "Memory"];
 
-    // The tests with a number: to look through all classes for them takes a while.
+    // The tests with a number, found once, because the search through all classes takes a while.
     private static readonly Lazy<(Type Type, MethodInfo Method, ContractAttribute Contract)[]> s_tagged = new(static () =>
     [
         .. from type in typeof(Contracts).Assembly.GetTypes()
@@ -68,8 +69,8 @@ internal static class Contracts
     {
         StringBuilder page = new();
         page.Append("# Guarantees\n\n");
-        page.Append("Made from the tags of the conformance tests; do not edit (`WHIMBREL_ACCEPT_GUARANTEES=1 ./test --project Whimbrel.Conformance`\n");
-        page.Append("writes it anew). Each test runs on every engine named, over TCP and over Unix sockets. The numbers are those at the head of\n");
+        page.Append("Generated from the tags of the conformance tests; do not edit (`WHIMBREL_ACCEPT_GUARANTEES=1 ./test --project Whimbrel.Conformance`\n");
+        page.Append("rewrites it). Each test runs on every named engine, over TCP and over Unix sockets. The numbers are those at the head of\n");
         page.Append("`src/Whimbrel/Session.cs`.\n");
         foreach ((int number, string promise) in All)
         {

@@ -1,10 +1,12 @@
-#pragma warning disable xUnit1031 // The test thread blocks on purpose: which thread does what is what is tested.
+// The test thread blocks deliberately, because the tests check which thread does what.
+#pragma warning disable xUnit1031
 using System.Net;
 using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The threads of an engine: name, cpu, priority, hooks that throw, and what an idle loop does. Real engines.</summary>
+/// <summary>The threads of an engine: name, CPU, priority, hooks that throw, and behaviour when idle. Real
+/// engines.</summary>
 public sealed class EngineThreadTests
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
@@ -17,7 +19,7 @@ public sealed class EngineThreadTests
     private static void Wait(ValueTask task)
     {
         Task running = task.AsTask();
-        Assert.True(Task.WhenAny(running, Task.Delay(s_deadline)).GetAwaiter().GetResult() == running, "it did not end in time"); // tidy: waits because it is the deadline of the wait itself
+        Assert.True(Task.WhenAny(running, Task.Delay(s_deadline)).GetAwaiter().GetResult() == running, "it did not end in time"); // tidy: waits because this is the deadline of the wait itself
         running.GetAwaiter().GetResult();
     }
 
@@ -36,7 +38,7 @@ public sealed class EngineThreadTests
         byte[] buffer = new byte[text.Length];
         for (int got = 0; got < buffer.Length;) got += socket.Receive(buffer.AsSpan(got));
         Assert.Equal(text, System.Text.Encoding.ASCII.GetString(buffer));
-        socket.Close(); // else the stop waits for it
+        socket.Close(); // otherwise the stop waits for it
         Wait(server.DisposeAsync());
     }
 
@@ -52,7 +54,7 @@ public sealed class EngineThreadTests
     [Fact]
     public void Loops_run_on_their_cpus_and_only_there()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "threads are bound to cpus on Linux only");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Threads are bound to CPUs on Linux only.");
         int[] allowed = Allowed();
         Engine engine = new(new EngineOptions { Loops = 3, Cpus = allowed.Length > 1 ? [allowed[1], allowed[0]] : [allowed[0]] });
         Wait(engine.StartAsync());
@@ -70,7 +72,7 @@ public sealed class EngineThreadTests
     [Fact]
     public void A_cpu_that_is_not_there_fails_the_start_by_name_and_leaves_nothing_running()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "threads are bound to cpus on Linux only");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Threads are bound to CPUs on Linux only.");
         List<string> story = [];
         Engine engine = new RecordingEngine(new EngineOptions { Loops = 2, Cpus = [Allowed()[0], 1000], OnLoopStarted = loop => Add($"loop {loop.Index} started"), OnLoopStopping = loop => Add($"loop {loop.Index} stopping") }, Add);
         for (int round = 0; round < 2; round++)
@@ -212,7 +214,7 @@ public sealed class EngineThreadTests
         int fired = 0;
         LoopTimer timer = engine.GetLoop(0).StartTimer(TimeSpan.FromMilliseconds(5), _ => fired++);
         Assert.True(timer.Wait(s_deadline));
-        // A loop that never sleeps is never woken: posting to it is no system call.
+        // A loop that never sleeps is never woken: a post makes no system call.
         if (idle == IdleStrategy.Spin) Assert.Equal(0, engine.GetLoop(0).Mailbox.Wakes);
         else Assert.True(engine.GetLoop(0).Mailbox.Wakes >= wakes);
         Wait(engine.DisposeAsync());
@@ -234,7 +236,7 @@ public sealed class EngineThreadTests
             do
             {
                 seen = Volatile.Read(ref calls);
-                Thread.Sleep(20); // tidy: waits because that nothing more happens is what is tested
+                Thread.Sleep(20); // tidy: waits because the test checks that nothing more happens
             }
             while (seen != Volatile.Read(ref calls));
         }

@@ -14,12 +14,12 @@ public sealed partial class EpollCallTests
     private const int AnswerBytes = 1024;
     private const int Connections = 20;
 
-    /// <summary>Names of calls, from the loop's thread to the test's.</summary>
+    /// <summary>Names of system calls, passed from the loop's thread to the test's.</summary>
     private sealed class Calls
     {
         private readonly List<string> _names = [];
 
-        /// <summary>Names in order; not of the waits.</summary>
+        /// <summary>Names in order, without waits.</summary>
         internal string[] Take()
         {
             lock (_names)
@@ -60,7 +60,7 @@ public sealed partial class EpollCallTests
         }
     }
 
-    /// <summary>May keep a duplicate of what is accepted.</summary>
+    /// <summary>Can keep a duplicate of each accepted descriptor.</summary>
     // Safe: arguments go through to the system call.
     private sealed unsafe class CountingSockets(Calls calls) : SocketCalls
     {
@@ -140,7 +140,7 @@ public sealed partial class EpollCallTests
             Calls.Take();
         }
 
-        /// <summary>One short connection; done when the server has done with it.</summary>
+        /// <summary>Serves one short connection, and waits until the server has closed it.</summary>
         internal async Task ServeOneAsync()
         {
             CancellationToken cancellation = TestContext.Current.CancellationToken;
@@ -153,8 +153,8 @@ public sealed partial class EpollCallTests
             for (int count; (count = await socket.ReceiveAsync(buffer, cancellation)) > 0;) got += count;
             Assert.Equal(AnswerBytes, got);
             socket.Close();
-            // The session is gone from the server before its socket is closed: without the second condition the close of this
-            // connection could be counted with the next.
+            // The session is removed from the server before its socket is closed: without the second condition this
+            // close could be counted with the next connection.
             await EpollOnCalls.UntilAsync(() => _server.SessionCount == 0 && Calls.Closes > closes);
         }
 

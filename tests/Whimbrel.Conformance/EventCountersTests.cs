@@ -34,7 +34,7 @@ public sealed class EventCountersTests
             object? value = counter.TryGetValue("Increment", out object? increment) ? increment : counter["Mean"];
             // "whimbrel.engine:epoll,whimbrel.loop:0"
             string loop = ((string?)counter["Metadata"] ?? "").Split("whimbrel.loop:")[^1].Split(',')[0];
-            // Before the constructor has run there is no queue yet.
+            // Before the constructor has run there is no queue.
             All?.Enqueue(new Seen((string)counter["Name"], loop, Convert.ToDouble(value, CultureInfo.InvariantCulture)));
         }
 
@@ -45,7 +45,7 @@ public sealed class EventCountersTests
             while (!isSo([.. All]))
             {
                 Assert.True(Environment.TickCount64 - began < s_deadline.TotalMilliseconds, what);
-                await Task.Delay(10, TestContext.Current.CancellationToken); // tidy: waits because a timer of the runtime brings the counters
+                await Task.Delay(10, TestContext.Current.CancellationToken); // tidy: waits because a timer of the runtime publishes the counters
             }
         }
     }
@@ -55,7 +55,7 @@ public sealed class EventCountersTests
         protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);
     }
 
-    // As with a program that is watched from its start, and one that has run for long.
+    // For a program that is watched from its start, and for one that has been running for long.
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -84,7 +84,7 @@ public sealed class EventCountersTests
                 await listener.UntilAsync(seen => seen.Any(s => s.Name == name && s.Loop == "0") && seen.Any(s => s.Name == name && s.Loop == "1"), $"{name} of both loops");
             }
 
-            // One connection: its loop alone has sends, each an echo of 1,000 bytes.
+            // One connection: only its loop sends, each time an echo of 1,000 bytes.
             await listener.UntilAsync(static seen => seen.Any(static s => s is { Name: "loop-bytes-per-send", Value: 1000 }), "1,000 bytes for each send");
             await listener.UntilAsync(static seen => seen.Any(static s => s is { Name: "loop-sends", Value: > 0 }), "sends");
             await listener.UntilAsync(static seen => seen.Any(static s => s is { Name: "loop-turns", Value: > 0 }), "turns");
@@ -106,10 +106,10 @@ public sealed class EventCountersTests
         {
             listener.All.Clear();
             await listener.UntilAsync(static seen => seen.Count(static s => s is { Name: "loop-turns", Loop: "0" }) >= 3, "the loop of the second engine");
-            isGone = listener.All.All(static s => s.Loop is "0" or ""); // "loops" is of all
+            isGone = listener.All.All(static s => s.Loop is "0" or ""); // "loops" belongs to all of them
         }
 
-        Assert.True(isGone, "the loops of an engine that was stopped are told of still");
+        Assert.True(isGone, "the loops of a stopped engine are still reported");
     }
 
     private static async Task TalkAsync(Socket socket, CancellationToken stop)
@@ -130,7 +130,7 @@ public sealed class EventCountersTests
         }
         catch (OperationCanceledException)
         {
-            // That is its end.
+            // The server has closed.
         }
     }
 }

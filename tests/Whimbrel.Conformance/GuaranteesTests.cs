@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>The page of guarantees is what the tests say, and no number is without a test on any engine.</summary>
+/// <summary>The page of guarantees matches the tests, and each number has a test on each engine.</summary>
 public sealed class GuaranteesTests
 {
     public static TheoryData<int, string> NumbersAndEngines()

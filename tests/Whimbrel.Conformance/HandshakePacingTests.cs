@@ -5,10 +5,8 @@ using static Whimbrel.Conformance.LoopTurns;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Many handshakes at once leave the other connections of a loop their turns (docs/design/0016). On a loop that the test turns
-/// itself, so that it sees what each turn did.
-/// </summary>
+/// <summary> Many concurrent handshakes do not starve other connections of a loop (docs/design/0016). The test runs the
+/// loop's iterations itself, so that it sees what each one did. </summary>
 public sealed class HandshakePacingTests
 {
     private const int Burst = 60;
@@ -27,7 +25,7 @@ public sealed class HandshakePacingTests
         protected override void OnDisconnected(CloseReason reason) => tell(0, reason);
     }
 
-    /// <summary>A client that does nothing by itself: a socket that never blocks, and TLS beside it.</summary>
+    /// <summary>A passive client: a non-blocking socket with a TLS layer.</summary>
     private sealed class Client : IDisposable
     {
         private readonly Socket _socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
@@ -44,7 +42,7 @@ public sealed class HandshakePacingTests
 
         internal int Answered => _end.Plain.Count;
 
-        /// <summary>Something has come and was not looked at.</summary>
+        /// <summary>True if there is unprocessed input.</summary>
         internal bool HasInput => _socket.Available > 0;
 
         internal void Hello()
@@ -123,7 +121,8 @@ public sealed class HandshakePacingTests
             TurnUntil(loop, () => Taken(regular).Answered > answered);
         }
 
-        // All are connected before one of them says hello. io_uring brings some twenty at a time: the regular's message comes first.
+        // All are connected before the first sends its hello. io_uring reports about twenty at a time: the regular
+        // client's message comes first.
         Client[] burst = [.. Enumerable.Range(0, Burst).Select(_ => new Client(server))];
         TurnUntil(loop, () => server.ReadCounters().TlsShaking == Burst);
         regular.Send("y"u8);
@@ -175,7 +174,7 @@ public sealed class HandshakePacingTests
         byte[] pushed = new byte[pushedBytes];
         TurnUntil(loop, () =>
         {
-            // The last flights of many, and what follows each, lie there before the loop has its next turn.
+            // The last flights of many, and the data after each, have arrived before the next iteration of the loop.
             if (!burst.All(static c => c.HasInput) && !hasPushed.Contains(true) && ends.Count == 0) return false;
             for (int i = 0; i < Burst; i++)
             {

@@ -13,7 +13,7 @@ public sealed class LargeReceiveTests
     private const int BlockBytes = 64 * 1024;
     private const int SmallInARow = 16;
 
-    /// <summary>Notes for how many bytes there was room.</summary>
+    /// <summary>Records the buffer size of each receive.</summary>
     // Safe: arguments go through to the system call.
     private sealed unsafe class Asking : SocketCalls
     {
@@ -33,7 +33,7 @@ public sealed class LargeReceiveTests
         }
     }
 
-    /// <summary>Checks what comes, and remembers how much came at most.</summary>
+    /// <summary>Checks the data, and records the largest delivery.</summary>
     private sealed class Taking : Session
     {
         private long _taken;
@@ -73,7 +73,7 @@ public sealed class LargeReceiveTests
         return socket;
     }
 
-    /// <summary>Writes ever more until it is enough. How many bytes.</summary>
+    /// <summary>Writes until the condition is true. Returns the number of bytes.</summary>
     private static async Task<long> WriteUntilAsync(Socket socket, Func<bool> isEnough)
     {
         byte[] data = new byte[251 * 4096];

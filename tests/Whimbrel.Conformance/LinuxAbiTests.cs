@@ -79,7 +79,7 @@ public sealed class LinuxAbiTests
     public void Events_are_packed_on_x64_only() =>
         Assert.Equal(RuntimeInformation.ProcessArchitecture == Architecture.X64 ? 12 : 16, EpollEvents.Size);
 
-    /// <summary>Our constants have the names of the C library's, so its headers can be asked for each.</summary>
+    /// <summary>Our constants have the names of the C library's, so its headers are the reference for each.</summary>
     [Fact]
     public async Task Constants_are_those_of_the_systems_headers()
     {

@@ -7,7 +7,8 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The meter "Whimbrel" as a listener sees it: names, labels, and numbers that are those of the server. Real engines.</summary>
+/// <summary>The meter "Whimbrel" as a listener sees it: names, labels, and values equal to the server's counters. Real
+/// engines.</summary>
 public sealed class MetersTests : IAsyncLifetime
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
@@ -52,7 +53,7 @@ public sealed class MetersTests : IAsyncLifetime
             if (instrument.Meter.Name != "Whimbrel") return;
             _instruments[instrument.Name] = instrument;
             listener.EnableMeasurementEvents(instrument);
-            // The last one that is made.
+            // The last instrument that is created.
             if (instrument.Name == "whimbrel.server.connection.duration") _published.TrySetResult();
         };
         _listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) => See(instrument, value, labels, onValue));
@@ -76,7 +77,7 @@ public sealed class MetersTests : IAsyncLifetime
         return [.. _seen];
     }
 
-    /// <summary>What is said of this test's server.</summary>
+    /// <summary>Value that belongs to this test's server.</summary>
     private double Of(string name, string? label = null, string? value = null) => Assert.Single(
         Read(),
         m => m.Name == name && m.Labels.GetValueOrDefault("server.port") is int port && port == Port && (label is null || Equals(m.Labels.GetValueOrDefault(label), value))).Value;
@@ -105,7 +106,7 @@ public sealed class MetersTests : IAsyncLifetime
     {
         using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
         end.CancelAfter(s_deadline);
-        while (!isSo()) await Task.Delay(5, end.Token); // tidy: waits because a count is looked at again and again
+        while (!isSo()) await Task.Delay(5, end.Token); // tidy: waits because a counter is polled
     }
 
     private async Task<(double Value, Dictionary<string, object?> Labels)> DurationAsync(int already)

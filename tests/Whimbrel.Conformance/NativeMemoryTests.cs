@@ -5,7 +5,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What a burst needed goes back to the system when it is over.</summary>
+/// <summary>Memory that a burst needed is returned to the system afterwards.</summary>
 [Trait("Runs", "alone")]
 public sealed class NativeMemoryTests
 {

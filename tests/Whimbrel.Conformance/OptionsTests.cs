@@ -116,7 +116,7 @@ public sealed class OptionsTests
         { "ConnectTimeout = 00:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
         { "ConnectTimeout = 02:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.FromHours(2) } },
         { "LocalEndPoint = ", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new OtherEndPoint() } },
-        // tidy: fixed port because nothing is bound or dialled
+        // tidy: fixed port because nothing is bound or connected
         { "FreeBind = True, has no effect without LocalEndPoint", new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), FreeBind = true } },
         { "KeepAlive = True, Unix sockets have no SO_KEEPALIVE", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), KeepAlive = true } },
         { "SendLimitBytes = 0", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), SendLimitBytes = 0 } },
@@ -178,7 +178,7 @@ public sealed class OptionsTests
             BindToDevice = "123456789012345",
             DeferAccept = TimeSpan.FromHours(1),
         }.Validate(Engine.Default);
-        // tidy: fixed port because nothing is bound or dialled
+        // tidy: fixed port because nothing is bound or connected
         new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), LocalEndPoint = s_any, FreeBind = true }.Validate(Engine.Default);
     }
 

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The options of accepting, placing and idle connections: at their edges, and one past them.</summary>
+/// <summary>The options of accepting, placing and idle connections: at their limits, and one past them.</summary>
 public sealed class ServerOptionsTests
 {
     private static readonly IPEndPoint s_any = new(IPAddress.Loopback, 0);

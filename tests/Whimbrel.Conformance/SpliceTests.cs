@@ -6,14 +6,15 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Bytes of a pipe that never come here (docs/design/0028): when they do not, and that none is lost on any of the ways back.</summary>
+/// <summary>Pipe bytes that are moved without being copied to user space (docs/design/0028): when they are not, and
+/// that every fallback loses none.</summary>
 public abstract class SpliceTests
 {
     private protected abstract Engine NewEngine(SocketCalls calls);
 
     private const long Much = 24 * 1024 * 1024;
 
-    /// <summary>What the system says to the calls that move bytes without a copy. Counts them.</summary>
+    /// <summary>Results of the system calls that splice. Counts them.</summary>
     // Safe: arguments go through to the system call.
     private sealed unsafe class Ducts : SocketCalls
     {
@@ -24,7 +25,7 @@ public abstract class SpliceTests
         private int _duct = -1;
         private bool _isAtTarget;
 
-        /// <summary>Of a move out of a duct: how much it may take at most, or minus an error number.</summary>
+        /// <summary>For a splice out of the kernel pipe: maximum length, or minus an error number.</summary>
         internal Func<int, int> Taken { get; init; } = static length => length;
 
         internal int RefusesOpen { get; init; }
@@ -33,7 +34,7 @@ public abstract class SpliceTests
 
         internal bool LosesRest { get; init; }
 
-        /// <summary>The loop has asked what a target takes.</summary>
+        /// <summary>The loop has spliced into the target.</summary>
         internal bool IsAtTarget => Volatile.Read(ref _isAtTarget);
 
         internal long Spliced => Volatile.Read(ref _spliced);
@@ -79,7 +80,7 @@ public abstract class SpliceTests
         }
     }
 
-    /// <summary>The first of two is piped to the second.</summary>
+    /// <summary>The first of two sessions is piped to the second.</summary>
     private sealed class Half(Pair pair) : Session
     {
         internal Task<PipeResult>? Pipe { get; private set; }
@@ -150,7 +151,7 @@ public abstract class SpliceTests
             await _engine.DisposeAsync();
         }
 
-        /// <summary>The second is piped to the first as well.</summary>
+        /// <summary>Pipes the second session to the first as well.</summary>
         internal async Task<Task<PipeResult>> BackAsync()
         {
             TaskCompletionSource<Task<PipeResult>> begun = new();
@@ -199,13 +200,13 @@ public abstract class SpliceTests
     [Theory]
     [InlineData("no descriptors")]
     [InlineData("not by this socket")]
-    [InlineData("somebody may have an object of it")]
+    [InlineData("the user may have its Socket object")]
     [InlineData("the source has an object of it")]
     [InlineData("the target has an object of it")]
     public async Task Where_the_system_does_not_do_it_bytes_are_copied(string why)
     {
         Ducts calls = new() { RefusesOpen = why == "no descriptors" ? Errno.EMFILE : 0, RefusesSplice = why == "not by this socket" ? Errno.EINVAL : 0 };
-        await using Rig rig = await StartAsync(calls, why == "somebody may have an object of it" ? static _ => { } : null);
+        await using Rig rig = await StartAsync(calls, why == "the user may have its Socket object" ? static _ => { } : null);
         if (why.StartsWith("the ", StringComparison.Ordinal)) Assert.NotNull((why == "the source has an object of it" ? rig.Pair.First : rig.Pair.Second)!.Socket);
         Assert.Equal(new PipeResult(Much, PipeEnd.Finished, default), await PassAsync(rig, Much));
         Assert.Equal(0, calls.Spliced);
@@ -254,7 +255,7 @@ public abstract class SpliceTests
             PipeResult result = await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
             Assert.Equal(PipeEnd.SourceEnded, result.End);
             Assert.Equal(CloseCause.LocalAbort, (await rig.Pair.Second!.Ended.Task.WaitAsync(EpollOnCalls.Patience)).Cause);
-            // A reset, and no end of all bytes.
+            // A reset, not an orderly end of stream.
             Assert.Equal(SocketError.ConnectionReset, (await Assert.ThrowsAsync<SocketException>(() => reading.WaitAsync(EpollOnCalls.Patience))).SocketErrorCode);
             await Assert.ThrowsAsync<SocketException>(() => writing.WaitAsync(EpollOnCalls.Patience));
         }
@@ -287,7 +288,8 @@ public abstract class SpliceTests
         bool waited = true;
         Ducts calls = new()
         {
-            // The first bytes wait until all the others have arrived, the peer's end too: then the system says 0 at the mark.
+            // The first bytes wait until everything has arrived, including the peer's FIN: then the kernel returns 0 at
+            // the urgent mark.
             Taken = length =>
             {
                 waited &= isSent.Wait(EpollOnCalls.Patience);
@@ -295,7 +297,8 @@ public abstract class SpliceTests
             },
         };
         await using Rig rig = await StartAsync(calls);
-        // Each piece is whole periods of the pattern, and is read before the next one: there is room for what is sent while the loop waits.
+        // Each piece is a multiple of the pattern's period, and is read before the next one: there is space for data
+        // that is sent while the loop waits.
         byte[] piece = new byte[251 * 200];
         for (int i = 0; i < piece.Length; i++) piece[i] = ByteAt(i);
         int sent = 0;
@@ -392,7 +395,7 @@ public abstract class SpliceTests
         }
     }
 
-    /// <summary>What is there now, unlooked at. How many bytes.</summary>
+    /// <summary>Discards available data. Returns the number of bytes.</summary>
     private static int ReadSome(Socket socket) => socket.Available == 0 ? 0 : socket.Receive(new byte[256 * 1024]);
 
     private static async Task ReadAsync(Socket socket, long length, CancellationToken cancellation, long read = 0)
@@ -401,7 +404,7 @@ public abstract class SpliceTests
         while (read < length)
         {
             int got = await socket.ReceiveAsync(memory.AsMemory(0, (int)Math.Min(memory.Length, length - read)), cancellation);
-            if (got == 0) throw new EndOfStreamException($"The end behind {read} bytes.");
+            if (got == 0) throw new EndOfStreamException($"The end after {read} bytes.");
             for (int i = 0; i < got; i++, read++)
             {
                 if (memory[i] != ByteAt(read)) throw new InvalidDataException($"Another byte at {read}.");

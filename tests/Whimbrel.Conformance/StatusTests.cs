@@ -81,7 +81,7 @@ public sealed class StatusTests : IAsyncLifetime
         using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(End);
         end.CancelAfter(s_deadline);
         JsonElement status;
-        while (!isSo(status = await ReadAsync(path))) await Task.Delay(5, end.Token); // tidy: waits because it is asked again and again
+        while (!isSo(status = await ReadAsync(path))) await Task.Delay(5, end.Token); // tidy: waits because the status is polled
         return status;
     }
 
@@ -123,7 +123,7 @@ public sealed class StatusTests : IAsyncLifetime
     {
         using Socket slow = await ConnectAsync(_server);
         await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("sessions").GetInt32() == 1);
-        // More than any pair of socket buffers.
+        // More than any pair of socket buffers holds.
         _server.Broadcast(new byte[32 << 20]);
         JsonElement server = (await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("slowest").GetArrayLength() == 1)).GetProperty("servers")[0];
         JsonElement session = server.GetProperty("slowest")[0];
@@ -171,7 +171,8 @@ public sealed class StatusTests : IAsyncLifetime
             Thread asks = new(() =>
             {
                 do line = AskHere(Path);
-                while (!JsonDocument.Parse(line).RootElement.GetProperty("loops")[0].TryGetProperty("running", out _)); // the other one may be seen first
+                // The other connection may be listed first.
+                while (!JsonDocument.Parse(line).RootElement.GetProperty("loops")[0].TryGetProperty("running", out _));
             });
             asks.Start();
             bool answered = asks.Join(s_deadline);
@@ -214,7 +215,7 @@ public sealed class StatusTests : IAsyncLifetime
                 }
                 catch (SocketException)
                 {
-                    // It has been served, and the socket closed.
+                    // It was served, and the socket closed.
                 }
             }
 
@@ -246,7 +247,7 @@ public sealed class StatusTests : IAsyncLifetime
         string path = System.IO.Path.Combine(_folder, "left.status");
         Socket dead = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
         dead.Bind(new UnixDomainSocketEndPoint(path));
-        // As its process would have been killed: .NET deletes the path of a socket that is disposed.
+        // Simulates a killed process: .NET deletes the path of a disposed socket, so the path is moved meanwhile.
         string kept = path + ".kept";
         File.Move(path, kept);
         dead.Dispose();
@@ -312,7 +313,7 @@ public sealed class StatusTests : IAsyncLifetime
             }
             catch (Exception e) when (e is IOException or UnauthorizedAccessException)
             {
-                // It has just ended.
+                // The thread has just ended.
             }
         }
 

@@ -16,11 +16,13 @@ public sealed class StrandSendTests
     private const int GatheredBytes = 12_000;
     private static readonly TimeSpan s_time = TimeSpan.FromSeconds(20);
 
-    /// <summary>The next send of a thread that is no loop's stops here, and has the result that the test wants.</summary>
+    /// <summary>Holds the next send of a thread that is not the loop, and gives it the result that the test
+    /// wants.</summary>
     // Safe: arguments go through to the system call.
     private sealed unsafe class Held : SocketCalls
     {
-        internal Func<int>? Answer { get; set; } // null: the system's; else how many bytes it may take, or an error
+        // Null: the kernel's result; otherwise the number of accepted bytes, or an error.
+        internal Func<int>? Answer { get; set; }
 
         internal ManualResetEventSlim Entered { get; } = new();
 
@@ -70,12 +72,12 @@ public sealed class StrandSendTests
                 return;
             }
 
-            // The loop that brought this is about to sleep.
+            // The loop that received the request is about to sleep.
             SpinWait.SpinUntil(() => Loop!.Mailbox.IsLoopAsleep, s_time);
             byte[] message = MakeMessage();
             if (data[0] == 'q') Send(message);
             for (int i = 0; data[0] == 'g' && i < Gathered; i++) Send(message.AsSpan(i * GatheredBytes / Gathered, GatheredBytes / Gathered));
-            // It is the caller's again.
+            // The caller may reuse it.
             Array.Clear(message);
         }
 
@@ -88,7 +90,7 @@ public sealed class StrandSendTests
         protected override void OnDisconnected(CloseReason reason) => _end.TrySetResult(reason);
     }
 
-    // tidy: waits because what is wrong would show at once, and what is right does not show at all.
+    // tidy: waits because an error would show immediately, and correct behaviour shows nothing
     private static Task LookAsync() => Task.Delay(TimeSpan.FromMilliseconds(150), TestContext.Current.CancellationToken);
 
     private static byte[] MakeMessage()
@@ -117,7 +119,7 @@ public sealed class StrandSendTests
 
         internal Socket? Peer { get; private set; }
 
-        /// <summary>The session is inside of its send.</summary>
+        /// <summary>Starts a session, and waits until it is inside its send.</summary>
         internal static async Task<Rig> StartAsync(Func<int>? answer, string command = "q")
         {
             EpollOnCalls.NeedsEpoll();
@@ -209,7 +211,7 @@ public sealed class StrandSendTests
             Assert.Equal(MessageBytes + other.Length, first.BytesSent);
             Assert.Equal(MessageBytes + other.Length, rig.Server.BytesSent);
             Assert.Equal(1, rig.Calls.Sends);
-            // A broadcast is none of the session's.
+            // A broadcast does not count as a message of the session.
             if (!what.EndsWith("broadcast", StringComparison.Ordinal)) Assert.Equal(2, rig.Server.ReadCounters().MessagesSent);
         }
         finally

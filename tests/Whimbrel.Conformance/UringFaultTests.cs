@@ -6,7 +6,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The io_uring engine on a kernel that is interrupted, refuses for a while, takes less than offered, or breaks.</summary>
+/// <summary>The io_uring engine on a kernel that is interrupted, fails temporarily, accepts less than offered, or
+/// breaks.</summary>
 // Safe: arguments go through to the system call.
 public sealed unsafe class UringFaultTests
 {
@@ -15,7 +16,7 @@ public sealed unsafe class UringFaultTests
 
     private static void NeedsUring() => Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
 
-    /// <summary>Answers some enters itself, as a plan from a seed says, or the next one with an error.</summary>
+    /// <summary>Replaces some enters according to a seeded plan, or the next one by an error.</summary>
     private sealed class Faulty(int seed) : RingCalls
     {
         private readonly Random _random = new(seed);
@@ -150,7 +151,7 @@ public sealed unsafe class UringFaultTests
                 foreach (Socket socket in open) Echo(socket, Pattern(40_000, 1));
                 const int EBADR = 53;
                 calls.FailNext(EBADR);
-                using Socket knock = Dial(server); // or it may sleep on
+                using Socket knock = Dial(server); // otherwise it may keep sleeping
                 foreach (Socket socket in open)
                 {
                     try
@@ -183,7 +184,7 @@ public sealed unsafe class UringFaultTests
         {
             Loop loop = server.Engine.GetLoop(0);
             Socket[] sockets = [.. Enumerable.Range(0, Clients).Select(_ => Dial(server))];
-            // The second receive is a multishot one.
+            // The second receive is multishot.
             foreach (Socket socket in sockets) Echo(socket, [1]);
             using ManualResetEventSlim written = new();
             using ManualResetEventSlim blocked = new();
@@ -223,7 +224,7 @@ public sealed unsafe class UringFaultTests
             RingCalls.System,
             (server, _) =>
             {
-                // Few blocks first and many later: their descriptions differ in size.
+                // First few blocks, later many: their descriptors differ in size.
                 byte[][] data = [.. Enumerable.Range(0, 30).Select(static i => Pattern(i < 9 ? 40_000 : 600_000, i))];
                 List<Socket> sockets = [];
                 for (int i = 0; i < data.Length; i++)

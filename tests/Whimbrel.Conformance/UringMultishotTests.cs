@@ -7,18 +7,20 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>One receive request brings many completions, whether the bytes are taken in a callback or read into the caller's memory.</summary>
+/// <summary>One receive request yields many completions, both for callbacks and for reads into the caller's
+/// memory.</summary>
 public sealed class UringMultishotTests
 {
     private const int Messages = 500;
     private const int MessageBytes = 32;
 
-    /// <summary>What else may be pushed meanwhile: nothing is expected, and a re-arm for each message would be 500.</summary>
+    /// <summary>Permitted number of other operations: none is expected, and a re-arm per message would be
+    /// 500.</summary>
     private const int SpareOperations = 3;
 
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
 
-    /// <summary>Counts the operations that the kernel took.</summary>
+    /// <summary>Counts the operations accepted by the kernel.</summary>
     // Safe: arguments go through to the system call.
     private sealed unsafe class Counting : RingCalls
     {
@@ -43,7 +45,7 @@ public sealed class UringMultishotTests
         }
     }
 
-    /// <summary>What arrived, and a signal for each arrival.</summary>
+    /// <summary>The received data, and a signal for each arrival.</summary>
     private sealed class Arrived
     {
         private readonly SemaphoreSlim _signal = new(0);
@@ -112,7 +114,7 @@ public sealed class UringMultishotTests
         using (Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true })
         {
             socket.Connect(server.EndPoint!);
-            // The first one brings the accept and the request along.
+            // The first message also submits the accept and the receive.
             socket.Send(sent, 0, MessageBytes, SocketFlags.None);
             arrived.WaitFor(MessageBytes);
             long before = calls.Taken;
@@ -132,10 +134,9 @@ public sealed class UringMultishotTests
         Finish(engine.DisposeAsync());
     }
 
-    /// <summary>
-    /// Receives that found no buffer begin again in the submit, and take what is there. When they may take all, those that complete in
-    /// the same enter find none, and so every message of many busy connections costs a receive of its own, for ever.
-    /// </summary>
+    /// <summary> Receives that found no buffer start again in the submit, and consume available data. If they could
+    /// take all buffers, receives that complete in the same enter would find none, and every message of many busy
+    /// connections would permanently cost a receive of its own. </summary>
     [Fact]
     public void Many_connections_that_all_have_something_do_not_keep_each_other_parked()
     {
@@ -151,7 +152,7 @@ public sealed class UringMultishotTests
         List<Socket> sockets = [];
         try
         {
-            // All at once, so that the first receives begin with something there: more than there are buffers.
+            // All at once, so that the first receives start with data available: more of them than there are buffers.
             OnHeldLoop(() =>
             {
                 for (int i = 0; i < connections; i++)
@@ -195,9 +196,8 @@ public sealed class UringMultishotTests
         }
     }
 
-    /// <summary>
-    /// Where much arrives at a time it is received by calls, more at once than a buffer of the ring holds; when there is little for a
-    /// while, the ring receives again without being asked. Nothing is lost or changes places on the way to and fro.
+    /// <summary> Large amounts are received by calls, more at once than a buffer of the ring holds; after a while with
+    /// little data, the ring's multishot receive takes over again. No byte is lost or reordered by the changes.
     /// </summary>
     [Theory]
     [InlineData(false)]

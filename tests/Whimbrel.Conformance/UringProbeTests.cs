@@ -4,8 +4,9 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Each answer that a kernel or a sandbox refuses io_uring with leads to a named reason, or to a ring with less.</summary>
-// Safe: what the overrides get is valid during the call, and they read it then.
+/// <summary>Each way in which a kernel or a sandbox refuses io_uring leads to a named reason, or to a ring with fewer
+/// features.</summary>
+// Safe: arguments of the overrides are valid during the call, and are read then.
 public sealed unsafe class UringProbeTests
 {
     private static void NeedsUring() => Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
@@ -19,7 +20,7 @@ public sealed unsafe class UringProbeTests
 
         internal byte MissingOpcode { get; init; }
 
-        /// <summary>Also number 0, which is an opcode.</summary>
+        /// <summary>Including number 0, which is an opcode.</summary>
         internal bool HidesOpcode { get; init; }
 
         internal int BufferRingError { get; init; }
@@ -30,12 +31,12 @@ public sealed unsafe class UringProbeTests
 
         internal uint RefusedRegister { get; init; }
 
-        /// <summary>The completion with this mark is changed before the probe sees it.</summary>
+        /// <summary>Mark of the completion that is changed before the probe sees it.</summary>
         internal ulong Changed { get; init; }
 
         internal int ChangedResult { get; init; }
 
-        /// <summary>Only the flag that says that more will come is taken away.</summary>
+        /// <summary>Only the flag that announces further completions is removed.</summary>
         internal bool EndsOnly { get; init; }
 
         private byte* _queues;
@@ -68,7 +69,7 @@ public sealed unsafe class UringProbeTests
             return result;
         }
 
-        // The operations are taken and never done.
+        // The operations are accepted and never executed.
         internal override int Enter(int fd, uint submit, uint complete, uint flags, WaitArgument* argument)
         {
             if (DeafTo != 0) return -Errno.EINTR;
@@ -202,7 +203,8 @@ public sealed unsafe class UringProbeTests
         Assert.EndsWith($" without 0x{feature:x}", support.Reason, StringComparison.Ordinal);
     }
 
-    /// <summary>The marks are those of the self-test's operations: a kernel says that it can, and does another thing.</summary>
+    /// <summary>The marks are those of the self-test's operations: simulates a kernel that claims a feature and behaves
+    /// differently.</summary>
     [Theory]
     [InlineData(2UL, 3, "io_uring does not send here")]
     [InlineData(2UL, -Errno.EPERM, "io_uring does not send here")]
@@ -229,7 +231,7 @@ public sealed unsafe class UringProbeTests
     public void A_multishot_that_ends_after_one_fails_the_self_test(ulong mark, string reason)
     {
         NeedsUring();
-        Assert.SkipUnless(UringProbe.Here.CanLimitReceive || mark != 3, "the receive of this mark needs Linux 6.16");
+        Assert.SkipUnless(UringProbe.Here.CanLimitReceive || mark != 3, "Receiving with this flag needs Linux 6.16.");
         Answering calls = new(static (_, _) => 0) { Changed = mark, EndsOnly = true };
         UringSupport support = UringProbe.Run(calls);
         calls.Unmap();

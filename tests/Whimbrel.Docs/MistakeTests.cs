@@ -16,7 +16,7 @@ public class MistakeTests
     [InlineData("web.OnError((request, response, exception) => isKnown(request));")]
     public void A_handler_with_a_result_that_would_be_dropped_does_not_compile(string code)
     {
-        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel does not exist yet, so there is nothing to compile against.");
         string error = Assert.Single(ErrorsOf(code));
         Assert.Contains("would be dropped", error, StringComparison.Ordinal);
     }
@@ -30,7 +30,7 @@ public class MistakeTests
     [InlineData("web.OnError(async (request, response, exception) => { await Task.Yield(); response.Fail(500, exception.Message); });")]
     public void One_that_drops_it_knowingly_or_returns_a_task_does(string code)
     {
-        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel does not exist yet, so there is nothing to compile against.");
         Assert.Empty(ErrorsOf(code));
     }
 }

@@ -13,7 +13,7 @@ public partial class PackageTests(PackedEcho echo) : IClassFixture<PackedEcho>
     [Fact]
     public void The_README_program_is_twelve_lines()
     {
-        Assert.SkipUnless(File.Exists(Repository.PathOf("README.md")), "README.md is not there yet");
+        Assert.SkipUnless(File.Exists(Repository.PathOf("README.md")), "README.md does not exist yet.");
         var program = Snippet.Of("README.md", File.ReadAllText(Repository.PathOf("README.md"))).FirstOrDefault(s => s.IsProgram);
         Assert.NotNull(program);
         var lines = program.Code.Split('\n').Count(l => l.Trim().Length > 0);
@@ -32,12 +32,12 @@ public partial class PackageTests(PackedEcho echo) : IClassFixture<PackedEcho>
     {
         Assert.SkipWhen(echo.Missing is not null, echo.Missing ?? "");
         if (echo.Failure is not null) Assert.Fail(echo.Failure);
-        Assert.SkipUnless(OperatingSystem.IsLinux() && Environment.UserName == "root", "needs root on Linux, for a network namespace of its own");
-        Assert.SkipUnless(Command.Exists("ip") && Command.Exists("bash"), "needs the commands ip (Debian: iproute2) and bash");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && Environment.UserName == "root", "The test needs root on Linux to create a network namespace.");
+        Assert.SkipUnless(Command.Exists("ip") && Command.Exists("bash"), "The test needs the commands ip (Debian: iproute2) and bash.");
 
         var space = $"whimbrel-{Environment.ProcessId}-{Random.Shared.Next(1 << 20):x}";
         var (code, output) = await Command.RunAsync(echo.Folder, _patience, "ip", "netns", "add", space);
-        Assert.SkipUnless(code == 0, $"no network namespace to be had here: {output.Trim()}");
+        Assert.SkipUnless(code == 0, $"No network namespace can be created here: {output.Trim()}");
         try
         {
             (code, output) = await Command.RunAsync(echo.Folder, _patience, "ip", "-n", space, "link", "set", "lo", "up");

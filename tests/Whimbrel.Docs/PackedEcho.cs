@@ -18,7 +18,7 @@ public sealed class PackedEcho(PackedFeed feed) : IAsyncLifetime
 
     public async ValueTask InitializeAsync()
     {
-        if (!File.Exists(Repository.PathOf("README.md"))) { Missing = "README.md is not there yet"; return; }
+        if (!File.Exists(Repository.PathOf("README.md"))) { Missing = "README.md does not exist yet."; return; }
         var program = Snippet.Of("README.md", await File.ReadAllTextAsync(Repository.PathOf("README.md"))).FirstOrDefault(s => s.IsProgram);
         if (program is null) { Failure = "README.md:1: no file-based program (a C# fence with a line '#:package Whimbrel@...')"; return; }
         if (feed.Failure is not null) { Failure = feed.Failure; return; }

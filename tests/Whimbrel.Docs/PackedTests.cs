@@ -94,7 +94,7 @@ public partial class PackedTests(PackedFeed feed)
     [Theory, MemberData(nameof(Libraries))]
     public void Precompiled_packages_contain_the_library_a_second_time_with_machine_code(string package)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.OSArchitecture == Architecture.X64, "packages are made with machine code on Linux x64 only");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.OSArchitecture == Architecture.X64, "Packages contain machine code on Linux x64 only.");
         using var archive = Open(package, "nupkg");
         string[] wanted = _precompiled.Contains(package) ? [$"runtimes/linux-x64/lib/net10.0/{package}.dll"] : [];
         Assert.Equal(wanted, archive.Entries.Select(e => e.FullName).Where(n => n.StartsWith("runtimes/", StringComparison.Ordinal)));

@@ -188,7 +188,7 @@ public sealed class RunnerTests : IDisposable
     {
         Needs();
         var dll = Repository.PathOf($"tests/{project}/bin/Release/net10.0/{project}.dll");
-        Assert.SkipUnless(File.Exists(dll), $"{project} was not built in Release");
+        Assert.SkipUnless(File.Exists(dll), $"{project} was not built in Release.");
         var parts = await RunAsync(Repository.Root, "bash", "./test", "--parts", "--project", project);
         var all = (await ListAsync()).Order(StringComparer.Ordinal).ToList();
         List<string> listed = [];
@@ -228,7 +228,7 @@ public sealed class RunnerTests : IDisposable
             (await RunAsync(Repository.Root, "dotnet", [dll, "--list-tests", "--no-ansi", "--no-progress", "--ignore-exit-code", "8", .. options])).Where(l => l.Contains($"{project}.", StringComparison.Ordinal) && l.StartsWith("  ", StringComparison.Ordinal));
     }
 
-    private static void Needs() => Assert.SkipUnless(OperatingSystem.IsLinux() && Command.Exists("bash") && Command.Exists("flock"), "needs Linux, bash and flock");
+    private static void Needs() => Assert.SkipUnless(OperatingSystem.IsLinux() && Command.Exists("bash") && Command.Exists("flock"), "The test needs Linux, bash and flock.");
 
     private void Plant(string project, string program)
     {

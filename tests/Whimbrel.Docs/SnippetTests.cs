@@ -19,7 +19,7 @@ public class SnippetTests
     [Theory, MemberData(nameof(Pages))]
     public void Every_snippet_of_a_page_compiles(string page)
     {
-        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel does not exist yet, so there is nothing to compile against.");
         Assert.True(File.Exists(Repository.PathOf(page)), $"{page} does not exist");
         var text = File.ReadAllText(Repository.PathOf(page));
         var snippets = Snippet.Of(page, text).ToList();
@@ -35,7 +35,7 @@ public class SnippetTests
     [Theory, MemberData(nameof(Pages))]
     public async Task Every_test_of_a_page_passes(string page)
     {
-        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel does not exist yet, so there is nothing to compile against.");
         var snippets = Snippet.Of(page, File.ReadAllText(Repository.PathOf(page))).ToList();
         for (var i = 0; i < snippets.Count; i++)
         {

@@ -129,7 +129,7 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
         /// Stops the program, and returns its output.
         public async Task<string> StopAsync()
         {
-            Assert.SkipUnless(OperatingSystem.IsLinux() || OperatingSystem.IsMacOS(), "needs signals");
+            Assert.SkipUnless(OperatingSystem.IsLinux() || OperatingSystem.IsMacOS(), "The test needs signals.");
             using var kill = Process.Start("kill", ["-TERM", process.Id.ToString(System.Globalization.CultureInfo.InvariantCulture)]);
             _said.Append(await process.StandardOutput.ReadToEndAsync().WaitAsync(_patience));
             await process.WaitForExitAsync().WaitAsync(_patience);

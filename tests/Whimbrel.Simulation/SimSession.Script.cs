@@ -280,7 +280,7 @@ internal sealed partial class SimSession
         message.AsSpan().Fill(0xEE);
         _world.Log($"{this} sends {message.Length} bytes to each of {string.Join(", ", receivers.Select((r, i) => $"{r}: {results[i]}"))}, caller {lane}, number {number}");
         int queued = results.AsSpan(0, receivers.Count).Count(SendResult.Queued);
-        if (taken != queued) _world.Fail($"{this}: {queued} took it, and {taken} were told");
+        if (taken != queued) _world.Fail($"{this}: {queued} accepted it, but {taken} are reported");
         for (int i = 0; i < receivers.Count; i++) receivers[i].WasSent(promises[i], lane, results[i]);
     }
 
@@ -342,9 +342,9 @@ internal sealed partial class SimSession
             _world.Awaited.Remove(what);
         }
 
-        if (waits && awaitedOn is { IsStopped: false } && !ReferenceEquals(Loop.Current, awaitedOn)) _world.Fail($"{this}: SendAsync went on off its loop");
-        if (waits && awaitedIn is not null && !ReferenceEquals(Strand.Current, awaitedIn)) _world.Fail($"{this}: SendAsync went on outside of its session's order");
-        if (waits && _world.Running is not null) _world.Fail($"{this}: SendAsync went on inside {_world.Running}");
+        if (waits && awaitedOn is { IsStopped: false } && !ReferenceEquals(Loop.Current, awaitedOn)) _world.Fail($"{this}: SendAsync resumed off its loop");
+        if (waits && awaitedIn is not null && !ReferenceEquals(Strand.Current, awaitedIn)) _world.Fail($"{this}: SendAsync resumed outside of its session's order");
+        if (waits && _world.Running is not null) _world.Fail($"{this}: SendAsync resumed inside {_world.Running}");
         _world.Log($"{this}: waiting send {promise.Number} ended: {(cancelled ? "cancelled" : result.ToString())}");
         promise.MayArrive = !cancelled && result == SendResult.Closed;
         flow.Resolve(promise, cancelled ? null : result);

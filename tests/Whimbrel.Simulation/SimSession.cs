@@ -51,7 +51,7 @@ internal sealed partial class SimSession : Session
 
     internal void Judge()
     {
-        if (_life is Life.Connecting or Life.Connected) _world.Fail($"{this} never heard of its end");
+        if (_life is Life.Connecting or Life.Connected) _world.Fail($"{this} never got its last callback");
         if (BytesPending != 0) _world.Fail($"{this} has {BytesPending} bytes pending after its end");
         if (IsConnected) _world.Fail($"{this} says it is connected after its end");
         if (_thrown is not null) _world.Fail($"{this} threw and never got OnError");

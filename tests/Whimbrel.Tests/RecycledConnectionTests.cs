@@ -21,7 +21,7 @@ public sealed class RecycledConnectionTests
         ["Generation"] = "counts the tenants",
         ["SlotGeneration"] = "counts the residents of the slot",
         ["_moves"] = "counts, and only odd or even matters",
-        ["_dirty"] = "it may still be on the dirty list, for whoever comes next",
+        ["_dirty"] = "it may still be on the dirty list, for the next tenant",
     };
 
     // Not changed by force: the loop and the queue must agree on these fields, which are correct before the last
@@ -41,7 +41,7 @@ public sealed class RecycledConnectionTests
         ["_granted"] = "the fill is closed",
         ["_counted"] = "the queue was discarded",
         ["_inFiles"] = "the queue was discarded",
-        ["_word"] = "the word of other threads: what is under way is taken out by who brings it",
+        ["_word"] = "the state word of other threads: each pending item removes itself when it is processed",
         ["_operationCount"] = "each operation takes itself out, also in the time of a later tenant",
         ["State"] = "closed: the one step that is left makes it free",
         ["IsReceiving"] = "the engine was told to stop",

@@ -253,7 +253,7 @@ public sealed class TextTests
     [Fact]
     public void A_taken_port_of_IPv4_names_a_holder_that_listens_at_IPv6_for_both()
     {
-        Assert.SkipUnless(Directory.Exists("/proc/net") && Socket.OSSupportsIPv6, "needs /proc and IPv6");
+        Assert.SkipUnless(Directory.Exists("/proc/net") && Socket.OSSupportsIPv6, "The test needs /proc and IPv6.");
         using Socket holder = new(AddressFamily.InterNetworkV6, SocketType.Stream, ProtocolType.Tcp) { DualMode = true };
         holder.Bind(new IPEndPoint(IPAddress.IPv6Any, 0));
         holder.Listen(1);
@@ -278,7 +278,7 @@ public sealed class TextTests
         }
         catch (System.ComponentModel.Win32Exception)
         {
-            Assert.Skip("needs python3");
+            Assert.Skip("The test needs python3.");
         }
 
         using (process)

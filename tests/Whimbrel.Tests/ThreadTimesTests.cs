@@ -37,7 +37,7 @@ public sealed class ThreadTimesTests
     public void A_thread_that_computes_takes_cpu_time()
     {
         int id = CurrentThread.Id;
-        Assert.SkipUnless(ThreadTimes.TryRead(id, out ThreadTimes before), "this system does not count it");
+        Assert.SkipUnless(ThreadTimes.TryRead(id, out ThreadTimes before), "This system does not count it.");
         ThreadTimes now = before;
         DateTime deadline = DateTime.UtcNow.AddSeconds(30);
         while (now.CpuMs - before.CpuMs < 20 && DateTime.UtcNow < deadline) ThreadTimes.TryRead(id, out now);

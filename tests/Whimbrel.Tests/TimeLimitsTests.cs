@@ -209,7 +209,7 @@ public sealed class TimeLimitsTests
         }
 
         other.Join();
-        for (int i = 0; i < Rounds; i++) Assert.True(asked[i] || all[i].NextLookMs <= soon.LimitMs, $"round {i}: nobody looks before {all[i].NextLookMs}");
+        for (int i = 0; i < Rounds; i++) Assert.True(asked[i] || all[i].NextLookMs <= soon.LimitMs, $"round {i}: no check before {all[i].NextLookMs}");
     }
 
     [Theory]

@@ -34,7 +34,7 @@ public class CoreTests
         ("src/Whimbrel/Engines/Epoll/EpollLoop.cs", "class EpollLoop { }"))));
 
     [Fact]
-    public void An_unused_exception_from_the_layers_is_found() => Judge.Finds("exception for Engines/Completion and Strand that nobody needs", Layers.Check(Judge.Model(
+    public void An_unused_exception_from_the_layers_is_found() => Judge.Finds("unused exception for Engines/Completion and Strand", Layers.Check(Judge.Model(
         ("src/Whimbrel/Engines/Completion.cs", "class Completion { }"))));
 
     [Theory]

@@ -38,7 +38,7 @@ public class DefectTests
 
     private static (int Code, string Output) Check(params string[] more)
     {
-        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':').Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed");
+        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':').Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed.");
         ProcessStartInfo start = new("python3", [Path.Combine(Repository.Root, "tests", "mutate"), "--check", .. more]) { RedirectStandardOutput = true, RedirectStandardError = true };
         using Process script = Process.Start(start)!;
         Task<string> mistakes = script.StandardError.ReadToEndAsync();

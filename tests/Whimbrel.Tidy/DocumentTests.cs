@@ -110,7 +110,7 @@ public class DocumentTests
     public void Every_symptom_page_is_named_by_a_message()
     {
         var sources = Repository.Sources("src/").ToList();
-        Assert.SkipUnless(sources.Count > 0, "src holds no code yet");
+        Assert.SkipUnless(sources.Count > 0, "src contains no code yet.");
         Judge.None(Documents.Symptoms(Repository.Paths.Where(p => p.StartsWith("docs/symptoms/", StringComparison.Ordinal)), sources));
     }
 

@@ -19,7 +19,7 @@ public class PublicApiTests
     public void The_public_API_is_the_reviewed_one(string package)
     {
         var dll = Path.Combine(AppContext.BaseDirectory, package + ".dll");
-        Assert.SkipUnless(package.StartsWith("Whimbrel", StringComparison.Ordinal), "no packable project under src/ yet");
+        Assert.SkipUnless(package.StartsWith("Whimbrel", StringComparison.Ordinal), "There is no packable project under src/ yet.");
         Assert.True(File.Exists(dll), $"{dll} was not built: src/{package} is not referenced by tests/Whimbrel.Tidy");
 
         var actual = PublicApi.Of(Assembly.LoadFrom(dll));

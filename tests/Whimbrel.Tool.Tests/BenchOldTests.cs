@@ -20,7 +20,7 @@ public sealed class BenchOldTests
     [InlineData("csharpserver", "push-100", "1.2")]
     public async Task Every_byte_of_a_short_benchmark_of_the_old_APIs_is_right(string peer, string scenarios, string seconds)
     {
-        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "The load program needs the headers of OpenSSL (libssl-dev).");
         OtherProgram.Needs("openssl");
         (int exitCode, string output) = await BenchAsync([.. scenarios.Split(' '), "--smoke", "--seconds", seconds, "--peers", peer, "--no-build"]);
         Assert.True(exitCode == 0, output);

@@ -14,7 +14,7 @@ public sealed class BenchProtocolTests
     public async Task Every_byte_of_a_short_benchmark_over_TLS_is_right(string peer)
     {
         if (peer.Contains("-openssl", StringComparison.Ordinal)) await Tls.TrustTests.NeedsAsync(TlsProvider.OpenSsl);
-        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "The load program needs the headers of OpenSSL (libssl-dev).");
         OtherProgram.Needs("openssl");
         (int exitCode, string output) = await BenchAsync("tls", "--smoke", "--peers", peer, "--no-build");
         Assert.True(exitCode == 0, output);
@@ -29,7 +29,7 @@ public sealed class BenchProtocolTests
         bool isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
         if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
         Assert.SkipUnless(isDeep || peer == "whimbrel-web-epoll", "Other engines are measured with --deep.");
-        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "The load program needs the headers of OpenSSL (libssl-dev).");
         OtherProgram.Needs("openssl");
         // Each mode of the load program once, and all rows in deep runs.
         string[] scenarios = isDeep ? ["web"] : ["http-pipelined-100", "https-resumed", "http-up-1g", "ws-64k", "ws-oneway-64k", "ws-stream-64k", "ws-room-100", "ws-open", "ws-idle", "ws-beat-10000"];

@@ -75,7 +75,7 @@ internal sealed partial class ClusterGuest : IDisposable
     internal Task HearsFreshAsync(ClusterGuest other)
     {
         int said = Volatile.Read(ref other._said);
-        return UntilAllAsync(lines => HeardOf(lines, other) is [.., var last] && last > said, $"{Name} hears {other.Name} behind {said}");
+        return UntilAllAsync(lines => HeardOf(lines, other) is [.., var last] && last > said, $"{Name} receives {other.Name} after {said}");
     }
 
     internal Task UntilAsync(Func<string, bool> isIt, string what) => UntilAllAsync(lines => lines.Any(isIt), what);
@@ -89,8 +89,8 @@ internal sealed partial class ClusterGuest : IDisposable
             lock (_gate)
             {
                 int[] heard = HeardOf(_lines, other);
-                TestContext.Current.TestOutputHelper!.WriteLine($"{Name} heard {heard.Length} of {other.Name}, and was told of {Told(_lines, other)} lost");
-                Assert.True(heard.SequenceEqual(heard.Distinct().Order()), $"{Name} heard {other.Name} out of order: {string.Join(' ', heard)}");
+                TestContext.Current.TestOutputHelper!.WriteLine($"{Name} received {heard.Length} of {other.Name}, and {Told(_lines, other)} were reported lost");
+                Assert.True(heard.SequenceEqual(heard.Distinct().Order()), $"{Name} received {other.Name} out of order: {string.Join(' ', heard)}");
             }
         }
     }

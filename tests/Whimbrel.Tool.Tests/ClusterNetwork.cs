@@ -15,7 +15,7 @@ internal sealed class ClusterNetwork : IAsyncDisposable
 
     internal static async Task<ClusterNetwork> MakeAsync(params string[] nodes)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux() && Environment.UserName == "root", "network namespaces need root on Linux");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && Environment.UserName == "root", "Network namespaces need root on Linux.");
         RealProgram.Find("ip");
         RealProgram.Find("nft");
         ClusterNetwork network = new();
@@ -62,7 +62,7 @@ internal sealed class ClusterNetwork : IAsyncDisposable
     {
         using RealProgram add = RealProgram.Start("ip", "netns", "add", SpaceOf(host));
         await add.EndAsync();
-        Assert.SkipUnless(File.Exists($"/var/run/netns/{SpaceOf(host)}"), $"no network namespace to be had here: {add.Output.Trim()}");
+        Assert.SkipUnless(File.Exists($"/var/run/netns/{SpaceOf(host)}"), $"No network namespace can be created here: {add.Output.Trim()}");
         _spaces.Add(SpaceOf(host));
         await RealProgram.RunAsync("ip", "-n", SpaceOf(host), "link", "set", "lo", "up");
     }

@@ -209,7 +209,7 @@ public sealed class ClusterTests
         }
 
         TimeSpan took = System.Diagnostics.Stopwatch.GetElapsedTime(start);
-        TestContext.Current.TestOutputHelper!.WriteLine(string.Create(CultureInfo.InvariantCulture, $"all hear all after {took.TotalSeconds:0.00} s"));
+        TestContext.Current.TestOutputHelper!.WriteLine(string.Create(CultureInfo.InvariantCulture, $"all receive all after {took.TotalSeconds:0.00} s"));
         Assert.True(took < TimeSpan.FromSeconds(5), $"service after {took}");
     }
 

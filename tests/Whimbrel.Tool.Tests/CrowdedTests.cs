@@ -89,7 +89,7 @@ public sealed class CrowdedTests
             for (int i = 0; i < room + 50; i++) clients.Add(new Client(port));
             if (isBurst) await process.StandardInput.WriteLineAsync("go");
             // At the limit a client is shed; until then each is served.
-            await Until(() => clients.Exists(static c => c.WasShed) && clients.Exists(static c => c.IsServed), "somebody to be shed");
+            await Until(() => clients.Exists(static c => c.WasShed) && clients.Exists(static c => c.IsServed), "a client to be shed");
             await Deadline.Within(
                 async cancellation =>
                 {

@@ -30,7 +30,7 @@ public sealed class ForbiddenUringTests
     {
         Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp needs Linux.");
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
-        Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "setting the filter needs python3");
+        Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "Setting the filter needs python3.");
         ProcessStartInfo start = new(
             "python3",
             ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture), "dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments])
@@ -43,7 +43,7 @@ public sealed class ForbiddenUringTests
         Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
         string output = await process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken) + await errors;
         await process.WaitForExitAsync(TestContext.Current.CancellationToken);
-        Assert.SkipWhen(process.ExitCode == 77, "no seccomp filter can be set here");
+        Assert.SkipWhen(process.ExitCode == 77, "No seccomp filter can be set here.");
         return (process.ExitCode, output);
     }
 

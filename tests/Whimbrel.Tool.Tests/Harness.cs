@@ -36,7 +36,7 @@ internal static class Harness
         foreach (string needed in (string[])["python3", "gcc"])
         {
             string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
-            Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))), $"the load program needs {needed}");
+            Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))), $"The load program needs {needed}.");
         }
 
         ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", program), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };

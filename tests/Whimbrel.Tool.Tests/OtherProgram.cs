@@ -8,7 +8,7 @@ internal static class OtherProgram
     public static void Needs(params string[] names)
     {
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
-        foreach (string name in names) Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, name))), $"{name} is not installed");
+        foreach (string name in names) Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, name))), $"{name} is not installed.");
     }
 
     public static async Task<(int ExitCode, string Output)> RunAsync(string name, params string[] arguments)

@@ -16,7 +16,7 @@ public sealed partial class TrimTests : IDisposable
     [Fact]
     public async Task A_trimmed_single_file_program_is_published_without_warnings_echoes_and_serves_a_site()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "the published program is for Linux");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The published program is for Linux.");
         string runtime = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "linux-arm64" : "linux-x64";
         string project = Path.Combine(Root(), "tests", "Whimbrel.TrimSmoke", "App", "TrimmedPrograms.csproj");
         (int code, string output) = await RunAsync(
@@ -25,7 +25,7 @@ public sealed partial class TrimTests : IDisposable
             "-p:PublishTrimmed=true", "-p:PublishSingleFile=true", "-p:EnableTrimAnalyzer=true", "-p:EnableSingleFileAnalyzer=true", "-p:EnableAotAnalyzer=true", "-p:LibrariesAreBuilt=true",
             // A separate folder for everything, so that the solution's output is not touched.
             $"--artifacts-path={Path.Combine(_folder, "artifacts")}", "-o", Path.Combine(_folder, "published"));
-        if (code != 0 && Unavailable().IsMatch(output)) Assert.Skip($"the runtime pack of {runtime} cannot be restored here: {LastLines(output)}");
+        if (code != 0 && Unavailable().IsMatch(output)) Assert.Skip($"The runtime pack of {runtime} cannot be restored here: {LastLines(output)}");
         Assert.True(code == 0, output);
         string[] warnings = [.. output.Split('\n').Where(line => Warning().IsMatch(line))];
         Assert.True(warnings.Length == 0, string.Join('\n', warnings));

@@ -72,12 +72,12 @@ public sealed class NatsClusterTests : IAsyncLifetime
         foreach (RealNode node in (RealNode[])[a, b]) await UntilMissedAsync(node, _one, "'c'");
         int had = c.Members[0].HeardCount("a");
         a.Say(10);
-        await RealNode.UntilAsync(() => b.Members[0].HeardCount("a") == a.Said, () => "nodes of one server do not hear each other");
+        await RealNode.UntilAsync(() => b.Members[0].HeardCount("a") == a.Said, () => "nodes of one server do not receive each other's messages");
         Assert.Equal(had, c.Members[0].HeardCount("a"));
         _route.Heal();
         await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
         a.Say(1);
-        await RealNode.UntilAsync(() => c.Members[0].Heard("a").LastOrDefault() == a.Said, () => "c hears nothing of a");
+        await RealNode.UntilAsync(() => c.Members[0].Heard("a").LastOrDefault() == a.Said, () => "c receives nothing of a");
         int[] heard = [.. c.Members[0].Heard("a")];
         Assert.Equal(heard.Distinct().Order(), heard);
         // Messages sent before its subscription crossed the route were never addressed to it.

@@ -21,7 +21,7 @@ internal sealed class RabbitMqProgram : IAsyncDisposable
     // it.
     internal static async Task<RabbitMqProgram> ServeAsync(int port, Func<string, string>? configure = null, string? data = null)
     {
-        Assert.SkipWhen(!File.Exists(Command), "rabbitmq-server is not installed");
+        Assert.SkipWhen(!File.Exists(Command), "rabbitmq-server is not installed.");
         int names = RealProgram.FreePort(), nodes = RealProgram.FreePort();
         return new RabbitMqProgram(await RealProgram.ServeAsync("env", port, Arguments, s_patience), names);
 

@@ -119,7 +119,7 @@ public sealed class CSharpSemanticsTests : IDisposable
         foreach ((RecordingClient client, Log log) in ((RecordingClient, Log)[])[(one, _clients), (two, second)])
         {
             Log.Until(() => client.BytesReceived == 4 * 200 * 6, "all messages");
-            Log.Until(() => Text(log).Length == 4 * 200 * 6, "all to be told");
+            Log.Until(() => Text(log).Length == 4 * 200 * 6, "all callbacks");
             string[] messages = Text(log).Split(['<', '>'], StringSplitOptions.RemoveEmptyEntries);
             for (int t = 0; t < 4; t++) Assert.Equal(Enumerable.Range(0, 200).Select(static i => $"{i:D3}"), messages.Where(m => m[0] == '0' + t).Select(static m => m[1..]));
         }

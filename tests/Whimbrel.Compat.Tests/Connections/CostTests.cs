@@ -33,7 +33,7 @@ public sealed class CostTests
         Assert.True(server.Start());
         Assert.InRange(Cost.Settled(() => Cost.OfMessage(server.Chosen, 1000)), 0, 1);
         // Two echoes may be reported as one.
-        Log.Until(() => server.Told.Sent > 7000 && server.Told.Empty > 1000, "the echoes to be told");
+        Log.Until(() => server.Told.Sent > 7000 && server.Told.Empty > 1000, "the callbacks of the echoes");
     }
 
     [Theory]

@@ -35,7 +35,7 @@ public sealed class DefectTests
                 most = Math.Max(most, session!.BytesPending);
                 return log.Count("server: disconnected") == 1;
             },
-            "the end of who never reads");
+            "the end of the peer that never reads");
         Assert.InRange(most, 1, 6 * 1024 * 1024); // the budget, and what is sent between two checks of it
         Assert.Equal(1, log.Count("session: error TimedOut"));
     }
@@ -81,7 +81,7 @@ public sealed class DefectTests
         // The peer reads again: its pieces are complete and in order, and the last one sent is among them.
         piece.AsSpan().Fill((byte)++sent);
         int last = 0, received = 0;
-        Log.Until(() => behind.BytesPending == 0 || Drain(slow, got, ref last, ref received), "the queue of the one behind");
+        Log.Until(() => behind.BytesPending == 0 || Drain(slow, got, ref last, ref received), "the queue of the lagging member");
         server.Multicast(piece);
         while (last != sent) Drain(slow, got, ref last, ref received);
         ReadExactly(quick, got);
@@ -93,7 +93,7 @@ public sealed class DefectTests
     private static bool Drain(Socket peer, byte[] into, ref int last, ref int received)
     {
         ReadExactly(peer, into);
-        Assert.True(into[0] > last && into.AsSpan().IndexOfAnyExcept(into[0]) < 0, $"piece {into[0]} behind {last}");
+        Assert.True(into[0] > last && into.AsSpan().IndexOfAnyExcept(into[0]) < 0, $"piece {into[0]} after {last}");
         last = into[0];
         received++;
         return false;
@@ -104,7 +104,7 @@ public sealed class DefectTests
         for (int at = 0, count; at < into.Length; at += count)
         {
             count = peer.Receive(into, at, into.Length - at, SocketFlags.None);
-            Assert.True(count > 0, $"ended behind {at} bytes");
+            Assert.True(count > 0, $"ended after {at} bytes");
         }
     }
 
@@ -255,7 +255,7 @@ public sealed class DefectTests
         }
 
         Log.Until(() => client.Received == Sends * 100, "what was sent");
-        Log.Until(() => session!.Told == Sends * 100, "what was told as sent");
+        Log.Until(() => session!.Told == Sends * 100, "the reported bytes");
         Assert.False(session!.WasInside);
     }
 
@@ -329,7 +329,7 @@ public sealed class DefectTests
         string[] lines = log.Lines;
         Assert.Equal("stopped False 0", lines[^1]);
         Assert.Equal(log.Count("server: connected"), log.Count("server: disconnected"));
-        foreach (RecordingClient client in clients) Log.Until(() => !client.IsConnected && !client.IsConnecting, "each client to be told");
+        foreach (RecordingClient client in clients) Log.Until(() => !client.IsConnected && !client.IsConnecting, "the last callback of each client");
         Assert.Equal(lines, log.Lines);
         foreach (RecordingClient client in clients) client.Dispose();
     }

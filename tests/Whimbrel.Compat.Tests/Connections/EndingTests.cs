@@ -396,9 +396,9 @@ public sealed class EndingTests
             Log.Until(() => server.ConnectedSessions == 0 && Volatile.Read(ref told) == all, "all ends");
         }
 
-        TestContext.Current.TestOutputHelper?.WriteLine($"8,000 DisconnectAsync: {took.TotalMilliseconds:F0} ms, {foreign} told elsewhere");
+        TestContext.Current.TestOutputHelper?.WriteLine($"8,000 DisconnectAsync: {took.TotalMilliseconds:F0} ms, {foreign} reported on other threads");
         Assert.True(took < TimeSpan.FromSeconds(4), $"{took.TotalMilliseconds} ms");
-        Assert.True(foreign < Clients / 2, $"{foreign} told elsewhere"); // sessions whose OnConnected had not returned
+        Assert.True(foreign < Clients / 2, $"{foreign} reported on other threads"); // sessions whose OnConnected had not returned
         foreach (Counting client in clients) client.Dispose();
     }
 

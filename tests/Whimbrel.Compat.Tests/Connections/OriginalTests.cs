@@ -43,7 +43,7 @@ public sealed class OriginalTests
             client.DisconnectAsync();
         }
 
-        Log.Until(() => server.ConnectedSessions == 0 && server.Disconnected == 1, $"an empty list; sessions {server.ConnectedSessions}, told {server.Disconnected}");
+        Log.Until(() => server.ConnectedSessions == 0 && server.Disconnected == 1, $"an empty list; sessions {server.ConnectedSessions}, reported {server.Disconnected}");
         Assert.True(server.Stop());
     }
 

@@ -126,7 +126,7 @@ public sealed class HttpCostTests
             {
                 int told = server.Told;
                 other.Send(Encoding.ASCII.GetBytes($"{asked}\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"));
-                Log.Until(() => server.Told > told, "it to be told");
+                Log.Until(() => server.Told > told, "the callback");
                 Assert.Equal(asked, server.Last);
             }
         }

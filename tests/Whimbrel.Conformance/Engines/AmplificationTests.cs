@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-// What keeps datagram servers from being aimed at others, on every engine, over UDP (the names say Ip) and over Unix sockets.
+// Measures that prevent amplification attacks with datagram servers, on every engine, over UDP (the names contain Ip)
+// and over Unix sockets.
 public sealed class EpollIpAmplification() : AmplificationSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixAmplification() : AmplificationSuite(Transport.EpollUnix);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Bodies that others read from sessions, on every engine, on the loop and on the pool, plain and over TLS.
+// Bodies read from sessions by other code, on every engine, on the loop and on the pool, plain and over TLS.
 public sealed class UringTcpBody() : BodySuite(Transport.UringTcp);
 
 public sealed class UringPoolBody() : BodySuite(Transport.UringPool);

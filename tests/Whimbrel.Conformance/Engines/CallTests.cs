@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Calls and answers, on every engine, on the loop and on the pool, plain and over TLS.
+// Calls and responses, on every engine, on the loop and on the pool, plain and over TLS.
 public sealed class UringTcpCalls() : CallSuite(Transport.UringTcp);
 
 public sealed class UringTlsCalls() : CallSuite(Transport.UringTls);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Connections as pipes on every engine, plain, over TLS and with the server's callbacks on the pool.
+// Connections as pipes, on every engine, plain, over TLS and with the server's callbacks on the pool.
 public sealed class EpollTcpConnectionPipe() : ConnectionPipeSuite(Transport.EpollTcp);
 
 public sealed class EpollTlsConnectionPipe() : ConnectionPipeSuite(Transport.EpollTls);

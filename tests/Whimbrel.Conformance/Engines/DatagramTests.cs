@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Datagrams, on every engine, over UDP (the names say Ip) and over Unix sockets.
+// Datagrams, on every engine, over UDP (the names contain Ip) and over Unix sockets.
 public sealed class EpollIpDatagram() : DatagramSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixDatagram() : DatagramSuite(Transport.EpollUnix);

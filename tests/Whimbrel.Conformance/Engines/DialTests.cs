@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Dialling and reconnecting, on every engine.
+// Connecting and reconnecting, on every engine.
 public sealed class EpollTcpDials() : DialSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixDials() : DialSuite(Transport.EpollUnix);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// When sends leave, and which threads run callbacks on the pool: every engine, plain and TLS; Flush on the loop as well.
+// When sends leave, and the threads of callbacks on the pool: every engine, plain and TLS; Flush on the loop as well.
 public sealed class UringPoolDispatcher() : DispatcherSuite(Transport.UringPool);
 
 public sealed class EpollPoolDispatcher() : DispatcherSuite(Transport.EpollPool);

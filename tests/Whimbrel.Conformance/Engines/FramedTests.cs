@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Messages cut out of the stream, on every engine, on the loop and on the pool, plain and over TLS.
+// Messages extracted from the stream, on every engine, on the loop and on the pool, plain and over TLS.
 public sealed class UringTcpFramed() : FramedSuite(Transport.UringTcp);
 
 public sealed class UringPoolFramed() : FramedSuite(Transport.UringPool);

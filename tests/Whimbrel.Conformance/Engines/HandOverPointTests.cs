@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Hand-over at every callback: on the loop and on the pool, with both layers.
+// Hand-over in every callback: on the loop and on the pool, with both providers.
 public sealed class EpollTcpHandOverPoint() : HandOverPointSuite(Transport.EpollTcp);
 
 public sealed class EpollOpenSslHandOverPoint() : HandOverPointSuite(Transport.EpollWithOpenSsl);

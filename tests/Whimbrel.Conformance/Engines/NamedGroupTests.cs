@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Named groups, over every engine and transport.
+// Named groups, on every engine and transport.
 public sealed class EpollTcpNamedGroup() : NamedGroupSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixNamedGroup() : NamedGroupSuite(Transport.EpollUnix);

@@ -1,7 +1,8 @@
 namespace Whimbrel.Conformance;
 
-// What a connection promises, promised over the direct OpenSSL layer as well. The peers of the tests have SslStream, which
-// keeps both sides honest. The storms of ConcurrencySuite are left to the portable layer: they exercise the connection.
+// The guarantees of a connection, over the direct OpenSSL provider as well. The tests' peers use SslStream, so that
+// both sides are independent. The storms of ConcurrencySuite run with the portable provider only: they exercise the
+// connection.
 public sealed class EpollOpenSslFeature() : TlsSuite(Transport.EpollWithOpenSsl);
 
 public sealed class EpollPoolOpenSslFeature() : TlsSuite(Transport.EpollPoolWithOpenSsl);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Clients that ask for much at once: every engine, on the loop and on the pool, plain and with TLS.
+// Clients that pipeline many requests: every engine, on the loop and on the pool, plain and with TLS.
 public sealed class EpollTcpPipelining() : PipeliningSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixPipelining() : PipeliningSuite(Transport.EpollUnix);

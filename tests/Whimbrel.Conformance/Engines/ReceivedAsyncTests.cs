@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Receiving by methods that await, on every engine, on the loop and on the pool, plain and over TLS.
+// Async receive methods, on every engine, on the loop and on the pool, plain and over TLS.
 public sealed class UringTcpReceivedAsync() : ReceivedAsyncSuite(Transport.UringTcp);
 
 public sealed class UringPoolReceivedAsync() : ReceivedAsyncSuite(Transport.UringPool);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// What a session says about its send queue, on every engine.
+// State of a session's send queue, on every engine.
 public sealed class EpollTcpSendLimit() : SendLimitSuite(Transport.EpollTcp);
 
 public sealed class EpollPoolSendLimit() : SendLimitSuite(Transport.EpollPool);

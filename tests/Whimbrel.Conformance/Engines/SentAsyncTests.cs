@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Learning that what was sent has left, on every engine, on the loop and on the pool, plain and over TLS.
+// Completion of sends, on every engine, on the loop and on the pool, plain and over TLS.
 public sealed class UringTcpSentAsync() : SentAsyncSuite(Transport.UringTcp);
 
 public sealed class UringPoolSentAsync() : SentAsyncSuite(Transport.UringPool);

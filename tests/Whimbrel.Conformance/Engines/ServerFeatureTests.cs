@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// What a server does beyond its plain life: accepting, placing, announcing, counting.
+// Further features of a server: accepting, placing, announcing, counting.
 public sealed class EpollTcpAccepting() : AcceptSuite(Transport.EpollTcp);
 
 public sealed class EpollTcpServerLives() : ServerLifeSuite(Transport.EpollTcp);

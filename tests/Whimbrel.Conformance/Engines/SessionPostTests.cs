@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// What is posted to sessions, on every engine, on the loop and on the pool, plain and over TLS.
+// Posts to sessions, on every engine, on the loop and on the pool, plain and over TLS.
 public sealed class UringTcpSessionPosts() : SessionPostSuite(Transport.UringTcp);
 
 public sealed class UringUnixSessionPosts() : SessionPostSuite(Transport.UringUnix);

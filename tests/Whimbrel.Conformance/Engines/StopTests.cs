@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// Stops and the user's code that does not return, on every engine.
+// Stops with user code that does not return, on every engine.
 public sealed class EpollTcpStops() : StopSuite(Transport.EpollTcp);
 
 public sealed class PortableTcpStops() : StopSuite(Transport.PortableTcp);

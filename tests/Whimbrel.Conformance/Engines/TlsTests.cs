@@ -32,7 +32,7 @@ public sealed class EpollUnixTlsFeature() : TlsSuite(Transport.EpollUnix);
 
 public sealed class PortableTlsFeature() : TlsSuite(Transport.PortableTcp);
 
-// The same with callbacks on the thread pool, upgrades among it.
+// The same with callbacks on the thread pool, including upgrades.
 public sealed class EpollPoolTlsFeature() : TlsSuite(Transport.EpollPool);
 
 public sealed class PortablePoolTlsFeature() : TlsSuite(Transport.PortablePool);

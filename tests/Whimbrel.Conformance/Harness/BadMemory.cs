@@ -2,20 +2,20 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Where <see cref="BadMemory"/> throws.</summary>
+/// <summary>Member of <see cref="BadMemory"/> that throws.</summary>
 public enum BadPlace
 {
-    /// <summary>Nowhere yet.</summary>
+    /// <summary>None yet.</summary>
     None,
     Dispose,
     Unpin,
     Pin,
     Span,
 
-    /// <summary><c>IMemoryOwner.Memory</c>, as of an owner that was disposed already.</summary>
+    /// <summary><c>IMemoryOwner.Memory</c>, as for an owner that was disposed already.</summary>
     Memory,
 
-    /// <summary>Nothing throws, but the second look finds less memory than the first.</summary>
+    /// <summary>None, but the second access returns less memory than the first.</summary>
     Shorter,
 }
 
@@ -26,17 +26,17 @@ public sealed class BadMemory(int length) : MemoryManager<byte>
     private readonly Shown _shown = new();
     private int _looks;
 
-    /// <summary>What it throws.</summary>
+    /// <summary>Exception that it throws.</summary>
     public Exception Thrown { get; } = new InvalidDataException("thrown by the test");
 
     public BadPlace Place { get; set; }
 
-    /// <summary>Handles that were given out and not back.</summary>
+    /// <summary>Number of pinned handles not released yet.</summary>
     public int Pins { get; private set; }
 
     public int Disposals => _shown.Disposals;
 
-    /// <summary>To be given to Send.</summary>
+    /// <summary>Argument for Send.</summary>
     public IMemoryOwner<byte> Owner
     {
         get
@@ -63,7 +63,7 @@ public sealed class BadMemory(int length) : MemoryManager<byte>
 
     protected override void Dispose(bool disposing)
     {
-        // Nothing to give back.
+        // Nothing to release.
     }
 
     private sealed class Shown : IMemoryOwner<byte>

@@ -2,22 +2,21 @@ using System.Buffers.Binary;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// A protocol of requests with bodies, as a session would have it: four bytes say how long a body is and its bytes follow; or, in
-/// chunks, one byte says how long a chunk is, and 0 ends the body. The handler is called inside the callback that began a body.
-/// </summary>
+/// <summary> A session for requests with bodies: four bytes contain the length of a body, followed by its bytes; or,
+/// chunked, one byte contains the length of a chunk, and 0 ends the body. The handler is called inside the callback in
+/// which a body begins. </summary>
 public sealed class BodyReader(bool isChunked, Action<RecordingSession, BodyStream> handler, long skipLimitBytes = 256 * 1024)
 {
     private int _left;
     private bool _isInside;
 
-    /// <summary>Bodies that have ended.</summary>
+    /// <summary>Number of ended bodies.</summary>
     public int Ended { get; private set; }
 
     public static UnreadHook Hook(bool isChunked, Action<RecordingSession, BodyStream> handler, long skipLimitBytes = 256 * 1024) =>
         new BodyReader(isChunked, handler, skipLimitBytes).Unread;
 
-    /// <summary>The request as bytes.</summary>
+    /// <summary>Bytes of a request.</summary>
     public static byte[] Request(ReadOnlySpan<byte> body, bool isChunked)
     {
         using MemoryStream request = new();

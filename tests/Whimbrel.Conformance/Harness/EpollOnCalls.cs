@@ -4,7 +4,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The epoll engine with one loop, on system calls that a test counts or answers itself.</summary>
+/// <summary>The epoll engine with one loop, with system calls that a test counts or replaces.</summary>
 internal sealed class EpollOnCalls : Engine
 {
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);

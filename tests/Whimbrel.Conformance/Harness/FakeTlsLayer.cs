@@ -22,7 +22,7 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
     private bool _isReady;
     private bool _isFreed;
 
-    /// <summary>What a peer asks with.</summary>
+    /// <summary>First message of a client.</summary>
     internal static byte[] AsksForKeys => [Shake, 3, 3, 0, 1, ChangeOfKeys];
 
     internal override TlsInfo Info => new() { Protocol = SslProtocols.Tls13, CipherSuite = TlsCipherSuite.TLS_NULL_WITH_NULL_NULL, ServerName = name, Provider = TlsProvider.Auto };
@@ -70,7 +70,7 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
                 _isReady = true;
                 return TlsStep.Ready;
             case Shake when _isReady && body[0] == ChangeOfKeys:
-                // As a layer answers to a peer that asks for other keys.
+                // The response of a layer to a peer that requests a key update.
                 if (isServer) output.Write([Shake, 3, 3, 0, 1, ChangeOfKeys]);
                 return TlsStep.NeedInput;
             case Data when _isReady:
@@ -90,7 +90,7 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
         }
     }
 
-    // Plaintext into ciphertext or back, perhaps in place. Returns the sum of the plaintext.
+    // Encrypts or decrypts, possibly in place. Returns the checksum of the plaintext.
     private static byte Turn(ReadOnlySpan<byte> from, Span<byte> to, bool isPlain)
     {
         const byte key = 0x5A;
@@ -156,7 +156,7 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
         _isFreed = true;
     }
 
-    /// <summary>A ClientHello that reads as one: version 1.3, the name if there is one, nothing else.</summary>
+    /// <summary>A parsable ClientHello: version 1.3, the host name if there is one, nothing else.</summary>
     private byte[] Hello()
     {
         byte[] host = System.Text.Encoding.ASCII.GetBytes(name ?? "");

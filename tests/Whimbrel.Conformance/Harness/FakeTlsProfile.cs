@@ -2,7 +2,7 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Makes layers without cryptography.</summary>
+/// <summary>Creates layers without cryptography.</summary>
 internal sealed class FakeTlsProfile(TlsOptions options, bool isServer) : TlsProfile(options, isServer)
 {
     internal static TlsOptions Server { get; } = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Maker = static (o, s) => new FakeTlsProfile(o, s) };

@@ -4,10 +4,9 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Takes the one loop of an engine out of the machine: a network of its own, or fewer privileges. Both belong to a thread on Linux,
-/// sockets belong to the thread that makes them, and the thread ends with the engine. Needs root.
-/// </summary>
+/// <summary> Isolates the only loop of an engine from the machine: with its own network namespace, or with fewer
+/// privileges. On Linux both belong to a thread, sockets belong to the namespace of the thread that creates them, and
+/// the thread ends with the engine. Needs root. </summary>
 internal static unsafe class LoopRoom
 {
     private const int CLONE_NEWNET = 0x40000000;
@@ -18,24 +17,26 @@ internal static unsafe class LoopRoom
 
     internal static void SkipUnlessRoot() => Assert.SkipUnless(IsRoot, "A network of its own, or a privilege to give up, needs root on Linux.");
 
-    /// <summary>An empty network with 127.0.0.1 in it. Sysctls of net are its own as well, see <see cref="SetSysctl"/>.</summary>
+    /// <summary>Moves the loop into an empty network namespace with 127.0.0.1. It has its own net sysctls, see <see
+    /// cref="SetSysctl"/>.</summary>
     internal static void EnterNetwork(Rig rig)
     {
         SkipUnlessRoot();
         rig.Engine.Start();
         int error = 0;
         rig.OnLoop(rig.Engine.GetLoop(0), () => error = unshare(CLONE_NEWNET) == 0 ? RaiseLoopback() : Marshal.GetLastSystemError());
-        Assert.SkipWhen(error != 0, $"No network of its own to be had here (error {error}).");
+        Assert.SkipWhen(error != 0, $"No network namespace can be created here (error {error}).");
     }
 
-    /// <summary>A network that has a name, made with the command ip: another host as far as the loop can see.</summary>
+    /// <summary>Moves the loop into a named network namespace, created by the command ip: to the loop this is another
+    /// host.</summary>
     internal static void EnterNetwork(Rig rig, string name)
     {
         SkipUnlessRoot();
         rig.Engine.Start();
         rig.OnLoop(rig.Engine.GetLoop(0), () =>
         {
-            // The handle only: this file has no position.
+            // Only the handle is used, because this file has no position.
             using Microsoft.Win32.SafeHandles.SafeFileHandle network = File.OpenHandle($"/var/run/netns/{name}");
             Assert.Equal(0, setns((int)network.DangerousGetHandle(), CLONE_NEWNET));
         });
@@ -44,7 +45,8 @@ internal static unsafe class LoopRoom
     internal static void SetSysctl(Rig rig, string name, string value) =>
         rig.OnLoop(rig.Engine.GetLoop(0), () => File.WriteAllText("/proc/sys/net/ipv4/" + name, value));
 
-    /// <summary>Runs it on the loop, so that what it reads of the system is its network's.</summary>
+    /// <summary>Runs an action on the loop, so that system settings it reads are those of the loop's
+    /// namespace.</summary>
     internal static T On<T>(Rig rig, Func<T> function)
     {
         T? result = default;
@@ -53,7 +55,7 @@ internal static unsafe class LoopRoom
     }
 
     /// <summary>From now on the loop has no capabilities.</summary>
-    // Safe: two structures on the stack, laid out as the kernel wants them: version and pid, then two sets of three masks.
+    // Safe: two structures on the stack in the kernel's layout: version and pid, then two sets of three masks.
     internal static void DropCapabilities(Rig rig)
     {
         SkipUnlessRoot();
@@ -79,7 +81,7 @@ internal static unsafe class LoopRoom
         int refused = 0;
         rig.OnLoop(rig.Engine.GetLoop(0), () =>
         {
-            // Load the number of the call; this one gives the error, all others are allowed.
+            // The program loads the number of the call; this one returns the error, all others are allowed.
             ulong* program = stackalloc ulong[4] { 0x20, 0x15 | (1UL << 24) | ((ulong)number << 32), 0x06 | ((0x50000UL | (uint)error) << 32), 0x06 | (0x7fff0000UL << 32) };
             ulong* filter = stackalloc ulong[2] { 4, (ulong)program };
             if (prctl(PR_SET_NO_NEW_PRIVS, 1, null, 0, 0) != 0 || prctl(PR_SET_SECCOMP, 2, filter, 0, 0) != 0) refused = Marshal.GetLastSystemError();

@@ -2,12 +2,12 @@ using System.Diagnostics;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Runs an adopted loop by turns, on the thread of the test.</summary>
+/// <summary>Runs an adopted loop by iterations, on the test's thread.</summary>
 internal static class LoopTurns
 {
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
 
-    /// <summary>Until the condition holds.</summary>
+    /// <summary>Runs until the condition is true.</summary>
     internal static void TurnUntil(Loop loop, Func<bool> condition)
     {
         long start = Stopwatch.GetTimestamp();
@@ -18,7 +18,7 @@ internal static class LoopTurns
         }
     }
 
-    /// <summary>Until the task has ended; throws what it threw.</summary>
+    /// <summary>Runs until the task has ended, and rethrows its exception.</summary>
     internal static void TurnUntilEnd(Loop loop, Task task)
     {
         TurnUntil(loop, () => task.IsCompleted);

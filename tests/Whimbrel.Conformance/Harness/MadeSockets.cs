@@ -3,19 +3,19 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Notes the descriptors that the hook sees, and reads options back from the sockets themselves. Linux.</summary>
+/// <summary>Records the descriptors passed to the hook, and reads options back from the sockets. Linux only.</summary>
 public sealed class MadeSockets
 {
     private readonly ConcurrentQueue<(SocketRole Role, int Descriptor)> _made = new();
 
-    /// <summary>For <see cref="ConnectionOptions.OnSocketCreated"/>.</summary>
+    /// <summary>Value for <see cref="ConnectionOptions.OnSocketCreated"/>.</summary>
     public void Note(NewSocket socket) => _made.Enqueue((socket.Role, (int)socket.Descriptor));
 
     public IReadOnlyList<SocketRole> Roles => [.. _made.Select(static m => m.Role)];
 
     public int Count(SocketRole role) => _made.Count(m => m.Role == role);
 
-    /// <summary>An integer option of the n-th socket of a role. It must still be open.</summary>
+    /// <summary>Integer option of the n-th socket of a role, which must still be open.</summary>
     public int Read(SocketRole role, int level, int name, int index = 0)
     {
         byte[] bytes = ReadBytes(role, level, name, sizeof(int), index);

@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Memory with an owner, which counts how often it was given back.</summary>
+/// <summary>Memory with an owner that counts its disposals.</summary>
 public sealed class Memory(byte[] bytes) : IMemoryOwner<byte>
 {
     private int _disposals;

@@ -5,7 +5,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The memory engine: one thread, virtual time, every order of events decided by the seed.</summary>
+/// <summary>The memory engine: one thread, virtual time, and a seed that decides the order of events.</summary>
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "Finish disposes the engine of every rig.")]
 public sealed class MemoryRig : Rig
 {
@@ -20,7 +20,7 @@ public sealed class MemoryRig : Rig
 
     public override Engine Engine => _engine;
 
-    /// <summary>For what only this engine has.</summary>
+    /// <summary>Features that only this engine has.</summary>
     public MemoryEngine Memory => _engine;
 
     public override bool IsVirtual => true;
@@ -58,7 +58,7 @@ public sealed class MemoryRig : Rig
 
     public override void Pass(TimeSpan time)
     {
-        // Timers fire when they are due, and not all together at the end.
+        // Advances to each due time, so that timers do not fire all together at the end.
         long end = _engine.NowMs + (long)time.TotalMilliseconds;
         while (true)
         {

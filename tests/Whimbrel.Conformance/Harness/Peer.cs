@@ -8,24 +8,25 @@ public abstract class Peer(Rig rig)
 {
     protected Rig Rig => rig;
 
-    /// <summary>Writes what fits now. The number of bytes taken, 0 when the way is full.</summary>
+    /// <summary>Writes what fits now. Returns the number of accepted bytes, 0 if none fits.</summary>
     public abstract int TryWrite(ReadOnlySpan<byte> data);
 
-    /// <summary>Reads what is there: -1 nothing now, 0 the other end has finished. Throws <see cref="IOException"/> after a reset.</summary>
+    /// <summary>Reads available bytes: -1 if there are none, 0 after the FIN. Throws <see cref="IOException"/> after a
+    /// reset.</summary>
     public abstract int TryRead(Span<byte> buffer);
 
     /// <summary>Sends FIN; reading continues.</summary>
     public abstract void FinishSending();
 
-    /// <summary>Ends with a reset (a Unix socket: just ends).</summary>
+    /// <summary>Closes with a reset (a Unix socket: with an ordinary end).</summary>
     public abstract void Reset();
 
-    /// <summary>Closes. A TCP socket that has unread bytes resets by that.</summary>
+    /// <summary>Closes. A TCP socket with unread bytes resets the connection.</summary>
     public abstract void Close();
 
     public abstract EndPoint? LocalEndPoint { get; }
 
-    /// <summary>Writes everything, waiting for room.</summary>
+    /// <summary>Writes everything, waiting for space.</summary>
     public void Write(byte[] data)
     {
         ArgumentNullException.ThrowIfNull(data);
@@ -42,7 +43,8 @@ public abstract class Peer(Rig rig)
 
     public void Write(string text) => Write(System.Text.Encoding.ASCII.GetBytes(text));
 
-    /// <summary>Writes until nothing more fits, though everything had time to happen. The number of bytes taken.</summary>
+    /// <summary>Writes until nothing more fits after all pending work is done. Returns the number of accepted
+    /// bytes.</summary>
     public int WriteUntilFull(byte[] piece, int most = 64 * 1024 * 1024)
     {
         ArgumentNullException.ThrowIfNull(piece);
@@ -65,12 +67,12 @@ public abstract class Peer(Rig rig)
         return total;
     }
 
-    /// <summary>Waits for what it must have done before it can write: else a handshake that takes long looks as if everything were full.</summary>
+    /// <summary>Waits until it can write: otherwise a long handshake looks like a full connection.</summary>
     protected virtual void BeReady()
     {
     }
 
-    /// <summary>Exactly so many bytes.</summary>
+    /// <summary>Reads exactly this many bytes.</summary>
     public byte[] Read(int count)
     {
         byte[] data = new byte[count];
@@ -94,7 +96,7 @@ public abstract class Peer(Rig rig)
 
     public string ReadText(int count) => System.Text.Encoding.ASCII.GetString(Read(count));
 
-    /// <summary>Everything up to the FIN. Throws <see cref="IOException"/> after a reset.</summary>
+    /// <summary>Reads up to the FIN. Throws <see cref="IOException"/> after a reset.</summary>
     public byte[] ReadToEnd()
     {
         using MemoryStream data = new();
@@ -112,7 +114,7 @@ public abstract class Peer(Rig rig)
 
     public string ReadTextToEnd() => System.Text.Encoding.ASCII.GetString(ReadToEnd());
 
-    /// <summary>Reads to the end and says how it ended: true for a reset.</summary>
+    /// <summary>Reads to the end. Returns true if it was a reset.</summary>
     public bool EndsInReset()
     {
         try

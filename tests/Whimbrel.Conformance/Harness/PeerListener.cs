@@ -13,7 +13,8 @@ public abstract class PeerListener(Rig rig)
 
     public Peer? TryAccept() => _early.TryDequeue(out Peer? early) ? early : TryAcceptNow();
 
-    /// <summary>Accepts what is there and keeps it for the test, if there is TLS. True when there was something.</summary>
+    /// <summary>With TLS, accepts available connections and keeps them for the test. Returns true if there were
+    /// any.</summary>
     public bool AcceptEarly()
     {
         if (rig.Tls == TlsKind.None || TryAcceptNow() is not { } peer) return false;

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Until it is disposed the pool has threads for so many at once without waiting: for tests that block them.</summary>
+/// <summary>Until disposed, the pool has this many threads without delay: for tests that block them.</summary>
 internal sealed class PoolThreads : IDisposable
 {
     private readonly int _workers;

@@ -3,10 +3,9 @@ using System.Reflection;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// What `./test --quick` runs of a suite: each test in one of the suite's classes, and in each class at least one test. So every
-/// pair of engine, transport, TLS and scheduling that the classes cover is still met by each suite, for a tenth of the time.
-/// </summary>
+/// <summary> The selection of `./test --quick`: each test in one class of its suite, and in each class at least one
+/// test. So each suite still runs on every combination of engine, transport, TLS and scheduling that its classes cover,
+/// in a tenth of the time. </summary>
 internal static class QuickSelection
 {
     private static readonly bool s_isQuick = Environment.GetEnvironmentVariable("WHIMBREL_QUICK") == "1";
@@ -20,7 +19,7 @@ internal static class QuickSelection
         Assert.SkipUnless(number < 0 || IsChosen(number, tests.Length, index, classes), "With --quick another class of this suite runs the test.");
     }
 
-    /// <summary>The test runs in this class: both are numbered within the suite.</summary>
+    /// <summary>Whether the test runs in this class: both are numbered within the suite.</summary>
     internal static bool IsChosen(int test, int tests, int index, int classes)
     {
         int groups = Math.Min(tests, classes);

@@ -7,7 +7,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A foreign program's datagram socket: System.Net.Sockets, or a raw one of the memory network. Never blocks for ever.</summary>
+/// <summary>A foreign datagram socket: System.Net.Sockets, or a raw one of the memory network. Never blocks
+/// forever.</summary>
 public sealed class RawDatagrams : IDisposable
 {
     private readonly Rig _rig;
@@ -61,18 +62,18 @@ public sealed class RawDatagrams : IDisposable
         _socket!.SendTo(data, SocketFlags.None, to);
     }
 
-    /// <summary>Sends to a group by an interface of this machine.</summary>
+    /// <summary>Sends to a group through an interface of this machine.</summary>
     public void SendToGroup(ReadOnlySpan<byte> data, IPAddress group, int port)
     {
         if (_socket is not null) _socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface, IPAddress.Loopback.GetAddressBytes());
         Send(data, new IPEndPoint(group, port));
     }
 
-    /// <summary>Becomes a member on the loopback device. Real sockets only.</summary>
+    /// <summary>Joins a group on the loopback device. Real sockets only.</summary>
     public void JoinOnLo(IPAddress group) =>
         _socket!.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.AddMembership, new MulticastOption(group, IPAddress.Loopback));
 
-    /// <summary>How many routers the next datagram was allowed to pass. Real sockets only.</summary>
+    /// <summary>Hop limit of the next datagram. Real sockets only.</summary>
     // Safe: the kernel writes into memory of this frame, during the call.
     public unsafe int ReceiveHops()
     {
@@ -90,7 +91,7 @@ public sealed class RawDatagrams : IDisposable
         return *(int*)(control + sizeof(ControlHeader));
     }
 
-    /// <summary>The next datagram; fails when none comes.</summary>
+    /// <summary>The next datagram. Fails if none arrives.</summary>
     public byte[] Receive(out DatagramPeer from)
     {
         byte[]? data = null;

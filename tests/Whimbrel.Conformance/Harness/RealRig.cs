@@ -7,7 +7,7 @@ namespace Whimbrel.Conformance;
 /// <summary>Real sockets, real threads, real time.</summary>
 public sealed class RealRig : Rig
 {
-    /// <summary>Only a broken build reaches it.</summary>
+    /// <summary>Only a broken build reaches this deadline.</summary>
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
 
     private readonly List<Task> _elsewhere = [];
@@ -46,7 +46,8 @@ public sealed class RealRig : Rig
 
     public override void Settle()
     {
-        // Data on loopback is in the other socket when a write returns; a loop that has gone round a few times has seen it.
+        // On loopback, data is in the receiver's buffer when a write returns; after a few iterations a loop has seen
+        // it.
         for (int round = 0; round < 5; round++)
         {
             for (int i = 0; i < Engine.LoopCount; i++) OnLoop(Engine.GetLoop(i), static () => { });
@@ -56,7 +57,7 @@ public sealed class RealRig : Rig
         }
     }
 
-    /// <summary>What the loops gave to the pool was run; but a callback that blocks is not waited for for long.</summary>
+    /// <summary>Waits for work that the loops gave to the pool, but not long for a callback that blocks.</summary>
     private void SettlePool()
     {
         long start = Stopwatch.GetTimestamp();
@@ -67,7 +68,7 @@ public sealed class RealRig : Rig
 
     public override void Block(TimeSpan time) => Nap((int)time.TotalMilliseconds);
 
-    // tidy: waits because real time passes by itself, and this is the one place that lets it.
+    // tidy: waits because real time passes by itself, and only this place waits for it
     private static void Nap(int milliseconds) => Thread.Sleep(milliseconds);
 
     public override void Elsewhere(Action action)
@@ -94,7 +95,7 @@ public sealed class RealRig : Rig
         }
         catch (SocketException e) when (e.SocketErrorCode == SocketError.ConnectionReset)
         {
-            // It was connected, and the server has aborted it since; its peer learns of that when it reads.
+            // It was connected, and the server has aborted it meanwhile; its peer learns of that when it reads.
         }
 
         return Add(new SocketPeer(this, socket));
@@ -139,7 +140,7 @@ public sealed class RealRig : Rig
             }
             catch (SocketException e) when (e.SocketErrorCode == SocketError.WouldBlock)
             {
-                // On its way, which is all that is wanted.
+                // The connect is pending, which is all that is needed.
             }
         }
 

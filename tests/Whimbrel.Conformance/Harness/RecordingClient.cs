@@ -32,7 +32,7 @@ public sealed class RecordingClient : Client
 
     public IReadOnlyList<RecordingSession> Made => [.. _made];
 
-    /// <summary>The n-th session, when it is there.</summary>
+    /// <summary>The n-th session, when it exists.</summary>
     public RecordingSession Attempt(int index = 0)
     {
         _rig.Until(() => _made.Count > index, $"dial {index} to make its session");
@@ -42,7 +42,7 @@ public sealed class RecordingClient : Client
     /// <summary>Events of the client, in order.</summary>
     public IReadOnlyList<string> Events => [.. _events];
 
-    /// <summary>All events in one text, for a comparison.</summary>
+    /// <summary>All events in one text, for comparison.</summary>
     public string Story => string.Join(", ", Events);
 
     /// <summary>The delays passed to OnReconnecting.</summary>
@@ -53,15 +53,15 @@ public sealed class RecordingClient : Client
 
     public void Until(string text) => _rig.Until(() => _events.Contains(text), $"'{text}' after {Story}");
 
-    /// <summary>What the client says of an end; null: what the policy does.</summary>
+    /// <summary>The client's decision about an end; null: the policy decides.</summary>
     public Func<CloseReason, bool>? JudgesEnd { get; set; }
 
-    /// <summary>Its connections count only from <see cref="CallNoteOpened"/> on.</summary>
+    /// <summary>Its connections count only after <see cref="CallNoteOpened"/>.</summary>
     public bool Opens { get; set; }
 
     public void CallNoteOpened(Session session) => NoteOpened(session);
 
-    /// <summary>What a failed connect throws in place of what it would throw.</summary>
+    /// <summary>Exception that a failed connect throws instead of its own.</summary>
     public Func<NetworkException, Exception>? Explains { get; set; }
 
     protected override bool HasOpening => Opens;

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>A datagram handler that writes everything down, and checks that its callbacks come one at a time on their loop, in a legal order.</summary>
+/// <summary>A datagram handler that records everything, and checks that its callbacks are serialized on their loop, in
+/// a legal order.</summary>
 public sealed class RecordingHandler : DatagramHandler
 {
     private readonly Lock _gate = new();
@@ -20,16 +21,16 @@ public sealed class RecordingHandler : DatagramHandler
 
     public Action<RecordingHandler>? Drained { get; set; }
 
-    /// <summary>Sends every datagram back.</summary>
+    /// <summary>Echoes every datagram.</summary>
     public bool Echoes { get; set; }
 
-    /// <summary>Takes joined datagrams in one call: OnReceivedRun.</summary>
+    /// <summary>Receives joined datagrams in one call: OnReceivedRun.</summary>
     public bool TakesRuns { get; set; }
 
-    /// <summary>Called inside of it.</summary>
+    /// <summary>Called inside that callback.</summary>
     public Action<int>? RunReceived { get; set; }
 
-    /// <summary>Datagrams that came in such calls.</summary>
+    /// <summary>Datagrams received in such calls.</summary>
     public int InRuns { get; private set; }
 
     public int Count => _count;
@@ -70,7 +71,7 @@ public sealed class RecordingHandler : DatagramHandler
         }
     }
 
-    /// <summary>What broke the rules; empty in every good run.</summary>
+    /// <summary>Violations of the rules; empty in every good run.</summary>
     public IReadOnlyList<string> Wrong
     {
         get
@@ -134,7 +135,7 @@ public sealed class RecordingHandler : DatagramHandler
 
     protected override void OnError(Exception exception)
     {
-        // Comes from inside the callback that threw.
+        // Called from inside the callback that threw.
         ArgumentNullException.ThrowIfNull(exception);
         lock (_gate) _events.Add($"error {exception.Message}");
     }

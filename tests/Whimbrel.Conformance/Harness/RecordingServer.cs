@@ -15,7 +15,7 @@ public sealed class RecordingServer : Server
     {
     }
 
-    /// <summary>With a factory of the test's own, which is asked at the accept.</summary>
+    /// <summary>With a factory of the test, which is called at the accept.</summary>
     public RecordingServer(Rig rig, ServerOptions options, Func<Session> factory)
         : base(rig.Scheduled(options), factory)
     {
@@ -23,7 +23,7 @@ public sealed class RecordingServer : Server
         _made = new ConcurrentQueue<RecordingSession>();
     }
 
-    /// <summary>With a factory of the test's own, which sees the connection, with TLS after the handshake.</summary>
+    /// <summary>With a factory of the test, which sees the connection, with TLS after the handshake.</summary>
     public RecordingServer(Rig rig, ServerOptions options, Func<SessionContext, Session> factory)
         : base(rig.Scheduled(options), factory)
     {
@@ -46,17 +46,17 @@ public sealed class RecordingServer : Server
         return session;
     }
 
-    /// <summary>Every session its factory has made, in order.</summary>
+    /// <summary>All sessions that its factory created, in order.</summary>
     public IReadOnlyList<RecordingSession> Made => [.. _made];
 
-    /// <summary>The n-th session, when it is there.</summary>
+    /// <summary>The n-th session, when it exists.</summary>
     public RecordingSession Session(int index = 0)
     {
         _rig.Until(() => _made.Count > index, $"session {index} to be made");
         return _made.ElementAt(index);
     }
 
-    /// <summary>The n-th session, when it is connected (and perhaps over again).</summary>
+    /// <summary>The n-th session, when it was connected (it may have ended again).</summary>
     public RecordingSession Connected(int index = 0)
     {
         RecordingSession session = Session(index);
@@ -67,7 +67,7 @@ public sealed class RecordingServer : Server
     /// <summary>Events of the server after the fact, in order.</summary>
     public IReadOnlyList<string> Events => [.. _events];
 
-    /// <summary>Forgets sessions and events so far, for tests that make very many.</summary>
+    /// <summary>Forgets previous sessions and events, for tests with very many.</summary>
     public void Forget()
     {
         _made.Clear();
@@ -75,7 +75,7 @@ public sealed class RecordingServer : Server
         _allEvents.Clear();
     }
 
-    /// <summary>The same with those before the fact.</summary>
+    /// <summary>All events, including those before the fact.</summary>
     public IReadOnlyList<string> AllEvents => [.. _allEvents];
 
     /// <summary>Runs inside OnConnecting.</summary>

@@ -34,10 +34,10 @@ public sealed class RecordingSession : Session
         rig.Add(this);
     }
 
-    /// <summary>What its own class knows of the thread.</summary>
+    /// <summary>Whether the session considers the current thread its own.</summary>
     public bool IsHere => IsOnSessionThread;
 
-    /// <summary>Memory of its own for what comes much at a time.</summary>
+    /// <summary>The session's own memory for large receives.</summary>
     public byte[]? Own
     {
         get => ReceiveBuffer;
@@ -60,42 +60,43 @@ public sealed class RecordingSession : Session
 
     // ------------------------------------------------------------------ hooks
 
-    /// <summary>Takes a connection over from another session: then its life has no OnConnecting (contract 15).</summary>
+    /// <summary>Takes a connection over from another session, so it gets no OnConnecting (contract 15).</summary>
     public bool IsSuccessor { get; init; }
 
-    /// <summary>In place of the close of the base, which <see cref="CloseNow"/> is; with whether the caller blocks. No event.</summary>
+    /// <summary>Replaces the base class's close, which <see cref="CloseNow"/> runs; the argument is true if the caller
+    /// blocks. No event.</summary>
     public Action<RecordingSession, bool>? AtClose { get; set; }
 
-    /// <summary>In place of the end of this half.</summary>
+    /// <summary>Replaces the end of this half.</summary>
     public Action<RecordingSession>? AtFinishing { get; set; }
 
     public Action<RecordingSession>? AtConnecting { get; set; }
 
     public Action<RecordingSession>? AtConnected { get; set; }
 
-    /// <summary>Also makes it an event, "handshaking".</summary>
+    /// <summary>Also records an event, "handshaking".</summary>
     public Action<RecordingSession>? AtHandshaking { get; set; }
 
-    /// <summary>Also makes it an event, "handshaked".</summary>
+    /// <summary>Also records an event, "handshaked".</summary>
     public Action<RecordingSession, TlsInfo>? AtHandshaked { get; set; }
 
-    /// <summary>Calls of OnHandshaked.</summary>
+    /// <summary>Number of calls of OnHandshaked.</summary>
     public int Handshakes { get; private set; }
 
     public Action<RecordingSession, CloseReason>? AtConnectFailed { get; set; }
 
     public ReceivedHook? AtReceived { get; set; }
 
-    /// <summary>Gets the bytes as well, in the form that awaits.</summary>
+    /// <summary>Called with the bytes as well, in the async form.</summary>
     public Func<RecordingSession, ReadOnlyMemory<byte>, ValueTask>? AtReceivedAsync { get; set; }
 
-    /// <summary>Decides how many bytes are taken. Without it all are.</summary>
+    /// <summary>Decides how many bytes are consumed. Without it all are.</summary>
     public UnreadHook? AtUnread { get; set; }
 
     /// <summary>Replaces the default, which closes.</summary>
     public Action<RecordingSession>? AtPeerFinished { get; set; }
 
-    /// <summary>Also makes it an event, "disconnecting CAUSE". Checked without it as well.</summary>
+    /// <summary>Also records an event, "disconnecting CAUSE". Checked without it as well.</summary>
     public Action<RecordingSession, CloseReason>? AtDisconnecting { get; set; }
 
     public Action<RecordingSession, CloseReason>? AtDisconnected { get; set; }
@@ -105,12 +106,12 @@ public sealed class RecordingSession : Session
 
     public Action<RecordingSession, LoopTimer>? AtTimer { get; set; }
 
-    /// <summary>Replaces the default, which ends it. Also makes it an event, "timeout CAUSE".</summary>
+    /// <summary>Replaces the default, which closes. Also records an event, "timeout CAUSE".</summary>
     public Action<RecordingSession, CloseReason>? AtTimeout { get; set; }
 
     public Action<RecordingSession, Exception>? AtError { get; set; }
 
-    // ------------------------------------------------------------------ what it saw
+    // ------------------------------------------------------------------ recorded state
 
     public IReadOnlyList<string> Events
     {
@@ -120,7 +121,7 @@ public sealed class RecordingSession : Session
         }
     }
 
-    /// <summary>All events in one text, for a comparison.</summary>
+    /// <summary>All events in one text, for comparison.</summary>
     public string Life => string.Join(", ", Events);
 
     public byte[] Received
@@ -141,7 +142,7 @@ public sealed class RecordingSession : Session
 
     public string ReceivedText => Encoding.ASCII.GetString(Received);
 
-    /// <summary>How many bytes each call of OnUnread was given.</summary>
+    /// <summary>Number of bytes passed to each call of OnUnread.</summary>
     public IReadOnlyList<int> Offers
     {
         get
@@ -160,7 +161,7 @@ public sealed class RecordingSession : Session
         lock (_gate) return _events.Count(e => e == name || e.StartsWith(name + " ", StringComparison.Ordinal));
     }
 
-    /// <summary>Had its last callback.</summary>
+    /// <summary>True after the last callback.</summary>
     public bool IsOver
     {
         get
@@ -169,7 +170,7 @@ public sealed class RecordingSession : Session
         }
     }
 
-    /// <summary>Had its first callback and not its last.</summary>
+    /// <summary>True between the first and the last callback.</summary>
     public bool IsAlive
     {
         get
@@ -178,13 +179,13 @@ public sealed class RecordingSession : Session
         }
     }
 
-    /// <summary>Given to OnDisconnected or OnConnectFailed.</summary>
+    /// <summary>Argument of OnDisconnected or OnConnectFailed.</summary>
     public CloseReason Reason { get; private set; }
 
     /// <summary>Last exception passed to OnError.</summary>
     public Exception? Error { get; private set; }
 
-    /// <summary>Waits for the last callback and gives its cause.</summary>
+    /// <summary>Waits for the last callback and returns its cause.</summary>
     public CloseCause End()
     {
         _rig.Until(() => IsOver, $"{this} to end");
@@ -195,12 +196,12 @@ public sealed class RecordingSession : Session
 
     public void Until(string name) => _rig.Until(() => Saw(name), $"'{name}' at {this}");
 
-    /// <summary>Contract 1, for a session that is over or never began.</summary>
+    /// <summary>Checks contract 1, for a session that has ended or never began.</summary>
     public void CheckLife()
     {
         IReadOnlyList<string> events = Events;
         if (events.Count == 0) return;
-        // A successor that took over before the connection was open begins with what was still to come.
+        // A successor that took over before OnConnected starts with the remaining callbacks.
         bool beginsWell = IsSuccessor ? events[0] is "connected" or "handshaking" or "handshaked" || events[0].StartsWith("connect failed", StringComparison.Ordinal) : events[0] == "connecting";
         Assert.True(beginsWell, $"the first callback was {events[0]}: {Life}");
         int ends = events.Count(static e => e.StartsWith("disconnected", StringComparison.Ordinal) || e.StartsWith("connect failed", StringComparison.Ordinal));
@@ -231,7 +232,7 @@ public sealed class RecordingSession : Session
 
     public void CallEndPhase() => EndPhase();
 
-    /// <summary>What OnTimeout does by default.</summary>
+    /// <summary>Default behaviour of OnTimeout.</summary>
     public void CallTimedOut(CloseReason reason) => base.OnTimeout(reason);
 
     public LoopTimer CallStartTimer(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
@@ -248,7 +249,7 @@ public sealed class RecordingSession : Session
 
     public void CallEndBody(Exception? failure = null) => EndBody(failure);
 
-    /// <summary>For what is posted: an event, "posted NAME", and checked as a callback is.</summary>
+    /// <summary>For posts: records an event, "posted NAME", and checks as for a callback.</summary>
     public void RunPosted(string name, Action? action = null)
     {
         using Callback callback = new(this, $"posted {name}");
@@ -291,7 +292,7 @@ public sealed class RecordingSession : Session
     protected override void OnHandshaked(TlsInfo info)
     {
         ArgumentNullException.ThrowIfNull(info);
-        if (!ReferenceEquals(info, Tls)) _rig.Violation("Session.Tls is not what OnHandshaked was told");
+        if (!ReferenceEquals(info, Tls)) _rig.Violation("Session.Tls is not the argument of OnHandshaked");
         Handshakes++;
         using Callback callback = new(this, AtHandshaked is null ? null : "handshaked");
         AtHandshaked?.Invoke(this, info);

@@ -5,10 +5,9 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// What a test stands on: an engine, raw peers, other threads and waiting. It hides whether time is real or virtual, so
-/// that one text of a test runs on every engine. One per run of a test; <see cref="Finish"/> checks that all was given back.
-/// </summary>
+/// <summary> Environment of a test: an engine, raw peers, other threads and waiting. It hides whether time is real or
+/// virtual, so that one test runs on every engine. One per run of a test; <see cref="Finish"/> checks that everything
+/// was released. </summary>
 public abstract class Rig
 {
     private readonly List<Server> _servers = [];
@@ -35,17 +34,17 @@ public abstract class Rig
     /// <summary>Callbacks run on the thread pool (contract 14).</summary>
     public bool IsPool { get; }
 
-    /// <summary>With which TLS connections begin.</summary>
+    /// <summary>Kind of TLS that connections start with.</summary>
     public TlsKind Tls { get; init; }
 
-    /// <summary>The layer that options without a wish of their own get. Default Portable; Auto leaves it to the library.</summary>
+    /// <summary>TLS provider of options that name none. Default Portable; Auto leaves it to the library.</summary>
     public TlsProvider Provider { get; init; } = TlsProvider.Portable;
 
     private TlsOptions ServerTls => Tls == TlsKind.Fake ? FakeTlsProfile.Server : TestCertificates.ServerOptions;
 
     private TlsOptions ClientTls => Tls == TlsKind.Fake ? FakeTlsProfile.Client : TestCertificates.ClientOptions;
 
-    /// <summary>A copy for the layer of this test: also for options that a session is given later.</summary>
+    /// <summary>A copy for the TLS provider of this test, also for options that a session gets later.</summary>
     public TlsOptions WithProvider(TlsOptions tls)
     {
         ArgumentNullException.ThrowIfNull(tls);
@@ -55,7 +54,7 @@ public abstract class Rig
         return copy;
     }
 
-    /// <summary>The options as the transport of this test wants them.</summary>
+    /// <summary>The options adapted to the transport of this test.</summary>
     public T Scheduled<T>(T options)
         where T : ConnectionOptions
     {
@@ -78,30 +77,31 @@ public abstract class Rig
         return copy;
     }
 
-    /// <summary>Time costs nothing and passes only when the test says so.</summary>
+    /// <summary>True if time is virtual and passes only on request.</summary>
     public abstract bool IsVirtual { get; }
 
     /// <summary>True if a peer can distinguish a reset from a FIN.</summary>
     public virtual bool HasResets => !IsUnix;
 
-    /// <summary>Everything that the engine and its servers had to say.</summary>
+    /// <summary>All notices of the engine and its servers.</summary>
     public IReadOnlyList<Notice> Notices => [.. _notices];
 
     /// <summary>The events of the engine and the hooks of its loops, in order: "starting", "started", "loop 0 started", "loop 0 stopping".</summary>
     public IReadOnlyList<string> EngineEvents => [.. _engineEvents];
 
-    /// <summary>Every session that was made for this rig.</summary>
+    /// <summary>All sessions created for this rig.</summary>
     public IReadOnlyList<RecordingSession> Sessions => [.. _sessions];
 
-    // ------------------------------------------------------------------ what differs between real and virtual
+    // ------------------------------------------------------------------ real and virtual time
 
     /// <summary>An address to listen on: port 0, or an unused path.</summary>
     public abstract EndPoint NewAddress();
 
-    /// <summary>Waits until it is true; fails after a deadline that only a broken build reaches, or when nothing more can happen.</summary>
+    /// <summary>Waits until the condition is true. Fails after a deadline that only a broken build reaches, or when
+    /// nothing more can happen.</summary>
     public abstract void Until(Func<bool> condition, string what);
 
-    /// <summary>Lets everything happen that can happen now, before a test says that something did not.</summary>
+    /// <summary>Runs all pending work, before a test asserts that something did not happen.</summary>
     public abstract void Settle();
 
     /// <summary>Lets time pass.</summary>
@@ -110,13 +110,13 @@ public abstract class Rig
     /// <summary>Makes the wall clock jump. Virtual time only.</summary>
     public virtual void SetWallClock(DateTimeOffset now) => throw new InvalidOperationException("Real clocks are left alone.");
 
-    /// <summary>Runs it on another thread, at the same time. It must not wait. See <see cref="Join"/>.</summary>
+    /// <summary>Runs an action on another thread, concurrently. It must not wait. See <see cref="Join"/>.</summary>
     public abstract void Elsewhere(Action action);
 
-    /// <summary>Waits for everything that was started with <see cref="Elsewhere"/>; fails with what it threw.</summary>
+    /// <summary>Waits for everything started with <see cref="Elsewhere"/>, and rethrows its exceptions.</summary>
     public abstract void Join();
 
-    /// <summary>Inside a callback: keeps the loop busy for so long.</summary>
+    /// <summary>Inside a callback: keeps the loop busy for this time.</summary>
     public abstract void Block(TimeSpan time);
 
     /// <summary>A raw peer that is connected to a server under test.</summary> <param name="endPoint">Address of the
@@ -131,7 +131,7 @@ public abstract class Rig
     /// <summary>An address without a listener: a connect is refused.</summary>
     public abstract EndPoint DeadAddress();
 
-    /// <summary>An address where a dial gets no answer, or null where there is always one at once.</summary>
+    /// <summary>An address where a connect gets no answer, or null if there is none.</summary>
     public abstract EndPoint? SilentAddress();
 
     protected abstract void Release();
@@ -150,7 +150,7 @@ public abstract class Rig
         task.GetAwaiter().GetResult();
     }
 
-    /// <summary>Runs it where the session's callbacks run, outside of any callback, and waits for it.</summary>
+    /// <summary>Runs an action where the session's callbacks run, outside of any callback, and waits for it.</summary>
     public void OnLoop(Session session, Action action)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -227,7 +227,7 @@ public abstract class Rig
         return client;
     }
 
-    /// <summary>A dialled session, connected.</summary>
+    /// <summary>A connected session of a client.</summary>
     public RecordingSession Connect(EndPoint endPoint, Action<RecordingSession>? setUp = null) => Connect(MakeClient(endPoint, setUp));
 
     public RecordingSession Connect(Client client)
@@ -236,11 +236,11 @@ public abstract class Rig
         return (RecordingSession)Await(client.ConnectAsync(), "the client to connect");
     }
 
-    // ------------------------------------------------------------------ what went wrong
+    // ------------------------------------------------------------------ failures
 
     public void Violation(string what) => _violations.Enqueue(what);
 
-    /// <summary>Notices that contain this text are part of the test. All others about exceptions fail it.</summary>
+    /// <summary>Notices that contain this text are expected. All others about exceptions fail the test.</summary>
     public void Expect(string noticeText)
     {
         lock (_allowed) _allowed.Add(noticeText);
@@ -248,7 +248,7 @@ public abstract class Rig
 
     public void AddNotice(Notice notice) => _notices.Enqueue(notice);
 
-    /// <summary>Checks the sessions that are over and forgets them, for tests that make very many.</summary>
+    /// <summary>Checks the ended sessions and forgets them, for tests with very many.</summary>
     public void ForgetSessions()
     {
         for (int i = _sessions.Count; i > 0 && _sessions.TryDequeue(out RecordingSession? session); i--)
@@ -319,7 +319,7 @@ public abstract class Rig
         return moved;
     }
 
-    /// <summary>What the sessions saw, for the message of a failure.</summary>
+    /// <summary>Recorded events of the sessions, for the message of a failure.</summary>
     public string Story()
     {
         StringBuilder text = new();
@@ -337,11 +337,11 @@ public abstract class Rig
     {
         Join();
         ClosePeers();
-        // By index: the last callbacks of a test may still make clients.
+        // By index, because the last callbacks of a test may still create clients.
         for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
         for (int i = 0; Nth(_servers, i) is { } server; i++)
         {
-            // A machine with too much to do may need more than the second that a stop without a deadline has.
+            // A busy machine may need more than the second that a stop without a deadline has.
             Until(() => Await(server.StopAsync(TimeSpan.Zero), "the server to stop").IsComplete, "the server to end");
         }
 
@@ -358,7 +358,7 @@ public abstract class Rig
         Assert.True(unexpected.Length == 0, string.Join("\n", unexpected));
     }
 
-    /// <summary>After a failure: ends what can be ended, and says nothing.</summary>
+    /// <summary>After a failure: ends what it can, without reporting errors.</summary>
     public void GiveUp()
     {
         ClosePeers();
@@ -369,7 +369,7 @@ public abstract class Rig
         }
         catch (Exception)
         {
-            // The test has failed already, and its own message says more.
+            // The test has failed already, with a more useful message.
         }
     }
 

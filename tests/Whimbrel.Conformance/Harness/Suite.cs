@@ -2,15 +2,13 @@ using System.Runtime.ExceptionServices;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Base of the abstract suites: each test is one call of <see cref="Run"/>, and a concrete class of a line says on which
-/// transport. A new engine is one file of such lines.
-/// </summary>
+/// <summary> Base of the abstract suites: each test is one call of <see cref="Run"/>, and a concrete class of one line
+/// selects the transport. A new engine is one file of such lines. </summary>
 public abstract class Suite(Transport transport)
 {
-    /// <summary>Runs the test with a fresh rig, once for each seed, and then lets the rig check that everything was given back.</summary>
-    /// <param name="test">The test.</param>
-    /// <param name="loops">Loops of the engine. With two, a session lives on another loop than its listener now and then.</param>
+    /// <summary>Runs the test with a new rig, once per seed, and then lets the rig check that everything was
+    /// released.</summary> <param name="test">The test.</param> <param name="loops">Number of loops of the engine. With
+    /// two, a session sometimes lives on another loop than its listener.</param>
     protected void Run(Action<Rig> test, int loops = 2)
     {
         ArgumentNullException.ThrowIfNull(test);
@@ -53,10 +51,11 @@ public abstract class Suite(Transport transport)
         thrown?.Throw();
     }
 
-    /// <summary>The cause that an abort of the other end is seen as: Unix sockets know no reset, only an end.</summary>
+    /// <summary>The close cause after an abort of the other end: Unix sockets have no reset, only an end.</summary>
     protected static CloseCause ResetSeen(Rig rig) => rig.HasResets ? CloseCause.PeerReset : CloseCause.PeerClosed;
 
-    /// <summary>Another thread sends it in pieces of a few bytes up to much at a time, while this one reads as many bytes back.</summary>
+    /// <summary>Another thread sends data in pieces from a few bytes up to large ones, while this one reads the same
+    /// number of bytes back.</summary>
     protected static byte[] ThereAndBack(Rig rig, Peer peer, byte[] all, int seed)
     {
         rig.Elsewhere(() =>

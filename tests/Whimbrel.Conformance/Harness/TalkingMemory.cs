@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Memory of a user that does something whenever it is asked for.</summary>
+/// <summary>A user's memory that runs an action whenever it is accessed.</summary>
 public sealed class TalkingMemory(byte[] bytes, Action onAsked) : MemoryManager<byte>
 {
     private readonly byte[] _bytes = [.. bytes];
@@ -21,11 +21,11 @@ public sealed class TalkingMemory(byte[] bytes, Action onAsked) : MemoryManager<
 
     public override void Unpin()
     {
-        // The handle of the array does it.
+        // The handle of the array releases it.
     }
 
     protected override void Dispose(bool disposing)
     {
-        // Nothing to give back.
+        // Nothing to release.
     }
 }

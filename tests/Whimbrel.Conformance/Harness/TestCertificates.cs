@@ -4,7 +4,8 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A small certificate authority in memory: made once per process, P-256, good for the tests' names only.</summary>
+/// <summary>A small certificate authority in memory: created once per process, P-256, valid for the tests' names
+/// only.</summary>
 public static class TestCertificates
 {
     private static readonly Dictionary<(string Subject, int Bits), RSA> s_rsaKeys = [];
@@ -16,10 +17,10 @@ public static class TestCertificates
     private static readonly Lazy<X509Certificate2> s_slow = new(() => Make("slow", "chat.test", rsaBits: 3072));
     private static readonly Lazy<X509Certificate2> s_client = new(() => Make("a client", forServers: false));
 
-    /// <summary>Everything else was issued by it or below it.</summary>
+    /// <summary>Issuer of everything else, directly or indirectly.</summary>
     public static X509Certificate2 Root => s_root.Value;
 
-    /// <summary>With an RSA key, and signed by itself with SHA-1, as many that are still trusted.</summary>
+    /// <summary>A root with an RSA key, self-signed with SHA-1 like many roots that are still trusted.</summary>
     public static X509Certificate2 RsaRoot => s_rsaRoot.Value;
 
     /// <summary>A root that no other certificate uses.</summary>
@@ -31,7 +32,7 @@ public static class TestCertificates
     /// <summary>For chat.test, localhost and 127.0.0.1.</summary>
     public static X509Certificate2 Server => s_server.Value;
 
-    /// <summary>With an RSA key so long that handshakes are made off the loop. Making one takes seconds.</summary>
+    /// <summary>With an RSA key so long that handshakes run off the loop. Creating one takes seconds.</summary>
     public static X509Certificate2 Slow => s_slow.Value;
 
     public static X509Certificate2 Client => s_client.Value;
@@ -44,7 +45,7 @@ public static class TestCertificates
     /// <summary>Client options that trust the test root.</summary>
     public static TlsOptions ClientOptions { get; } = new() { HostName = "chat.test", Roots = Roots };
 
-    /// <summary>A certificate with its key; days count from today.</summary>
+    /// <summary>A certificate with its key; validity in days from today.</summary>
     public static X509Certificate2 Make(
         string subject, string? name = null, string? second = null, string? address = null, bool forServers = true,
         int fromDays = -1, int toDays = 30, X509Certificate2? issuer = null, int rsaBits = 0, bool selfSigned = false)
@@ -67,7 +68,8 @@ public static class TestCertificates
         return Usable(rsa is not null ? bare.CopyWithPrivateKey(rsa) : bare.CopyWithPrivateKey(curve));
     }
 
-    /// <summary>For chat.test, with an RSA key of so many bits, signed by the RSA root with a hash of a day long gone or of this one.</summary>
+    /// <summary>For chat.test, with an RSA key of this many bits, signed by the RSA root with an obsolete or a current
+    /// hash.</summary>
     public static X509Certificate2 MakeRsa(string subject, int bits, HashAlgorithmName hash, bool forServers = true, X509Certificate2? issuer = null, bool isAuthority = false, bool isPss = false)
     {
         RSA key = RsaKey(subject, bits);
@@ -83,7 +85,7 @@ public static class TestCertificates
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
-    // One for all certificates of a name: to find one takes up to a second.
+    // One key for all certificates of a name, because generating one takes up to a second.
     private static RSA RsaKey(string subject, int bits)
     {
         lock (s_rsaKeys)
@@ -93,7 +95,7 @@ public static class TestCertificates
         }
     }
 
-    /// <summary>Signed by itself, with SHA-1.</summary>
+    /// <summary>Self-signed, with SHA-1.</summary>
     public static X509Certificate2 MakeRsaRoot(string subject, int bits)
     {
         RSA key = RsaKey(subject, bits);
@@ -104,14 +106,14 @@ public static class TestCertificates
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
-    /// <summary>Signs with hashes that the framework refuses to sign certificates with.</summary>
+    /// <summary>Signs with hashes that the framework refuses for certificates.</summary>
     private sealed class OldSignature(RSA key, HashAlgorithmName hash, bool isPss) : X509SignatureGenerator
     {
         protected override PublicKey BuildPublicKey() => new(key);
 
         public override byte[] GetSignatureAlgorithmIdentifier(HashAlgorithmName hashAlgorithm)
         {
-            // RSASSA-PSS without parameters is the one with SHA-1.
+            // RSASSA-PSS without parameters means SHA-1.
             if (isPss) return [0x30, 0x0D, 0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 10, 0x30, 0x00];
             // SEQUENCE { 1.2.840.113549.1.1.x, NULL }
             byte last = hash == HashAlgorithmName.MD5 ? (byte)4 : hash == HashAlgorithmName.SHA1 ? (byte)5 : (byte)11;
@@ -140,7 +142,7 @@ public static class TestCertificates
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
-    // A key that was never exported cannot be used for TLS on every system.
+    // On some systems a key that was never exported cannot be used for TLS.
     private static X509Certificate2 Usable(X509Certificate2 made)
     {
         using (made) return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null, X509KeyStorageFlags.Exportable);

@@ -1,11 +1,11 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>A file of a test, deleted with it.</summary>
+/// <summary>A file of a test, deleted at its end.</summary>
 public sealed class TestFile : IDisposable
 {
     public TestFile(ReadOnlySpan<byte> bytes) => File.WriteAllBytes(Path, bytes);
 
-    /// <summary>A file of zeros that takes no room on the disk, with some bytes at its end.</summary>
+    /// <summary>A sparse file of zeros, with some bytes at its end.</summary>
     public TestFile(long length, byte[] end)
     {
         ArgumentNullException.ThrowIfNull(end);

@@ -3,10 +3,9 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// One end of a connection without a connection: a layer, what came in and was not consumed, what it delivered. It does what
-/// TlsTransport does, in the plainest way. Bytes go to <see cref="Other"/> in pieces of <see cref="Split"/>.
-/// </summary>
+/// <summary> One end of a connection without a socket: a layer, its unconsumed input, and the data that it delivered.
+/// It does what TlsTransport does, in the simplest way. Bytes go to <see cref="Other"/> in pieces of <see
+/// cref="Split"/>. </summary>
 internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 {
     private readonly TlsProfile _profile;
@@ -27,7 +26,7 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 
     public TlsLayer? Layer { get; private set; }
 
-    /// <summary>Cipher text on its way to the other end.</summary>
+    /// <summary>Ciphertext for the other end.</summary>
     public List<byte> Output { get; } = [];
 
     public List<byte> Plain { get; } = [];
@@ -42,7 +41,7 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 
     public bool HasEnded => Ends.Count > 0;
 
-    /// <summary>The sink says stop after this many deliveries.</summary>
+    /// <summary>Number of deliveries after which the sink returns stop.</summary>
     public int StopAfter { get; set; } = int.MaxValue;
 
     public int Deliveries { get; private set; }
@@ -56,7 +55,7 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
         Call(static (l, o) => l.Start(o));
     }
 
-    /// <summary>Bytes from the wire.</summary>
+    /// <summary>Passes bytes from the wire.</summary>
     public void Feed(ReadOnlySpan<byte> bytes)
     {
         if (HasEnded) return;

@@ -1,12 +1,12 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>With which TLS the connections of a rig begin.</summary>
+/// <summary>Kind of TLS that the connections of a rig start with.</summary>
 public enum TlsKind
 {
     /// <summary>Plain.</summary>
     None,
 
-    /// <summary>A layer without cryptography: the same bytes each time, for seeds.</summary>
+    /// <summary>A layer without cryptography: reproducible bytes, for seeds.</summary>
     Fake,
 
     /// <summary>SslStream.</summary>

@@ -31,7 +31,7 @@ public sealed class TlsPeer : Peer
         Pump();
     }
 
-    /// <summary>What is below: for bytes that no layer would write.</summary>
+    /// <summary>The peer below, for bytes that no layer would write.</summary>
     public Peer Raw => _raw;
 
     public bool IsClosed => _isClosed;
@@ -42,7 +42,7 @@ public sealed class TlsPeer : Peer
 
     public TlsInfo? Info => _end.IsReady ? _end.Layer!.Info : null;
 
-    /// <summary>The handshake is done, or never will be.</summary>
+    /// <summary>The handshake is complete, or has failed.</summary>
     public bool IsSettled => _isClosed || _end.IsReady || _end.HasEnded || _rawEnded || _broken is not null;
 
     public override EndPoint? LocalEndPoint => _raw.LocalEndPoint;
@@ -182,7 +182,7 @@ public sealed class TlsPeer : Peer
             }
             catch (Exception e) when (e is IOException or ObjectDisposedException)
             {
-                // Gone already.
+                // Closed already.
             }
 
             _isClosed = true;
@@ -201,7 +201,7 @@ public sealed class TlsPeer : Peer
         },
         "the last record of a peer to leave");
 
-    /// <summary>Reads once from below. False when nothing is there.</summary>
+    /// <summary>Reads once from below. Returns false if there is nothing.</summary>
     private bool ReadRaw()
     {
         if (_rawEnded || _broken is not null) return false;
@@ -244,7 +244,7 @@ public sealed class TlsPeer : Peer
             }
             catch (Exception e) when (e is IOException or ObjectDisposedException)
             {
-                // What it still has to read may say why.
+                // Bytes still to be read may contain the cause.
                 _cannotWrite = new IOException("the raw peer broke", e);
                 _end.Output.Clear();
                 return moved;

@@ -1,14 +1,12 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// On what a suite runs: an engine and a kind of socket. <see cref="Seeds"/> has more than one entry where a seed decides
-/// the order of events; every test runs once with each.
-/// </summary>
+/// <summary> The environment of a suite: an engine and a kind of socket. <see cref="Seeds"/> has more than one entry if
+/// a seed decides the order of events; every test runs once with each. </summary>
 public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, int, Rig> Make)
 {
     public override string ToString() => Name;
 
-    /// <summary>The long variants were asked for.</summary>
+    /// <summary>True if the long variants were requested.</summary>
     public static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
 
     private static readonly int[] s_noSeed = [0];
@@ -25,7 +23,7 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     public static Transport PortableUnix { get; } = new("portable unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops));
 
-    /// <summary>Skips the test where the engine cannot run, and says why.</summary>
+    /// <summary>Skips the test with a reason if the engine cannot run.</summary>
     internal static void Needs(EngineKind kind)
     {
         if (kind == EngineKind.Uring) Assert.SkipUnless(Engines.Uring.UringProbe.Here.IsOffered, Engines.Uring.UringProbe.Here.Reason);
@@ -58,7 +56,7 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     public static Transport EpollPoolWithOpenSsl { get; } = new("epoll pool with openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops, isPool: true) { Provider = TlsProvider.OpenSsl });
 
-    /// <summary>TLS from the start, by the OpenSSL layer; the peers of the tests have SslStream.</summary>
+    /// <summary>TLS from the start, with the OpenSSL provider; the tests' peers use SslStream.</summary>
     public static Transport EpollOpenSsl { get; } = new("epoll openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops) { Tls = TlsKind.Portable, Provider = TlsProvider.OpenSsl });
 
 #if MEMORY

@@ -4,10 +4,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Two hosts with two cables between them, and a router between two others if asked for: network namespaces and veth pairs that the
-/// test makes and removes. A rig of one loop can be put on a host. Needs root and the command ip.
-/// </summary>
+/// <summary> Two hosts with two cables between them, and optionally a router: network namespaces and veth pairs that
+/// the test creates and removes. A rig with one loop can be placed on a host. Needs root and the command ip. </summary>
 internal sealed class TwoHosts : IDisposable
 {
     private readonly string _name = $"whimbrel-{Environment.ProcessId}-{Random.Shared.Next(1 << 20):x}";
@@ -34,10 +32,10 @@ internal sealed class TwoHosts : IDisposable
 
     internal string B { get; }
 
-    /// <summary>Only when routed.</summary>
+    /// <summary>Only with a router.</summary>
     internal string Router { get; private set; } = "";
 
-    // Host A has .1, host B has .2, and the number of the cable is the third byte.
+    // Host A has .1, host B has .2, and the third byte is the number of the cable.
     internal static IPAddress AddressOfA(int cable = 0) => new([10, 77, (byte)cable, 1]);
 
     internal static IPAddress AddressOfB(int cable = 0) => new([10, 77, (byte)cable, 2]);
@@ -47,7 +45,8 @@ internal sealed class TwoHosts : IDisposable
 
     internal static IPAddress V6OfB { get; } = IPAddress.Parse("fd77::2");
 
-    /// <summary>The number of an interface, which is what a loop on that host must name: names are looked up off the loop, on the test's host.</summary>
+    /// <summary>Index of an interface, which a loop on that host must use: names are resolved off the loop, on the
+    /// test's host.</summary>
     internal static string NumberOf(string space, string device) => Leading(Ip("-n", space, "-o", "link", "show", device));
 
     /// <summary>Runs the command ip, which must succeed.</summary>
@@ -73,17 +72,17 @@ internal sealed class TwoHosts : IDisposable
 
     public void Dispose()
     {
-        // With a namespace go its ends of the cables, and with them the other ends.
+        // Deleting a namespace deletes its ends of the cables, and with them the other ends.
         foreach (string space in _spaces) Execute("ip", "netns", "delete", space);
         _spaces.Clear();
     }
 
     private string AddSpace(string suffix)
     {
-        Assert.SkipUnless(Exists("ip"), "needs the command ip (Debian: iproute2)");
+        Assert.SkipUnless(Exists("ip"), "The test needs the command ip (Debian: iproute2).");
         string space = $"{_name}-{suffix}";
         (int code, string output) = Execute("ip", "netns", "add", space);
-        Assert.SkipUnless(code == 0, $"no network namespace to be had here: {output.Trim()}");
+        Assert.SkipUnless(code == 0, $"No network namespace can be created here: {output.Trim()}");
         _spaces.Add(space);
         Ip("-n", space, "link", "set", "lo", "up");
         return space;
@@ -104,7 +103,7 @@ internal sealed class TwoHosts : IDisposable
         AddAddress(B, $"{V6OfB}/64", "b0", "nodad");
     }
 
-    /// <summary>A, a router, B; the router's way to B takes packets of 1,280 bytes.</summary>
+    /// <summary>A, a router, B; the MTU of the router towards B is 1,280 bytes.</summary>
     private void Route()
     {
         Router = AddSpace("r");
@@ -129,7 +128,7 @@ internal sealed class TwoHosts : IDisposable
         UntilUp(other, otherDevice);
     }
 
-    /// <summary>A moment passes between the command and the carrier, and what is sent before is lost.</summary>
+    /// <summary>Waits until the link has a carrier, because data sent before is lost.</summary>
     internal static void UntilUp(string space, string device)
     {
         long start = Stopwatch.GetTimestamp();

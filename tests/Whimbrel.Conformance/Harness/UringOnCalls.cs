@@ -3,7 +3,8 @@ using Whimbrel.Engines.Uring;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The io_uring engine with one loop, on a ring of the running kernel and calls on sockets that a test counts or answers itself.</summary>
+/// <summary>The io_uring engine with one loop, on a ring of the running kernel, with socket calls that a test counts or
+/// replaces.</summary>
 internal sealed class UringOnCalls : Engine
 {
     internal UringOnCalls(SocketCalls sockets)

@@ -56,7 +56,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, server));
             Assert.Equal([0, 4, 4], PerLoop(server, rig));
 
-            // Loop 0 gets free: it is the next one's.
+            // Loop 0 becomes free: the next connection is placed there.
             rig.Await(other.StopAsync(TimeSpan.Zero));
             rig.Until(() => rig.Engine.GetLoop(0).Load == 0, "the loop to be empty");
             for (int i = 0; i < 4; i++) Echo(DialAndWait(rig, server));
@@ -231,7 +231,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void MaxConnections_holds_for_every_accept_scheme(AcceptScheme scheme) => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 5, AcceptScheme = scheme });
-        // One below, and at the number: all are served.
+        // One below the limit, and at the limit: all are served.
         List<Peer> peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
         foreach (Peer peer in peers) Echo(peer);
         Assert.Equal((5, 0), (server.AcceptedCount, server.RejectedCount));
@@ -271,7 +271,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 4 });
             List<Peer> peers = [];
-            // While the loop is busy they wait in the queue, and are accepted in one go.
+            // While the loop is busy they wait in the backlog, and are accepted together.
             rig.OnLoop(rig.Engine.GetLoop(0), () => peers.AddRange(Enumerable.Range(0, 10).Select(_ => rig.Dial(server.EndPoint!))));
             server.Connected(3);
             rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 4, "the listener to be closed");
@@ -297,7 +297,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Admit = arrival => arrival.RemoteEndPoint is not { } peer || accepting.TryAdd(peer, arrival.Loop),
         });
         Assert.Single(server.EndPoints);
-        // A Unix path cannot be shared: one listener.
+        // A Unix path cannot be shared: there is one listener.
         Assert.Equal(rig.IsUnix ? 1 : 2, rig.Engine.Loops.Sum(static l => l.ResidentCount));
         for (int i = 0; i < 64; i++) Echo(DialAndWait(rig, server));
         if (rig.IsUnix)
@@ -307,7 +307,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         }
 
         Assert.All(server.Made, s => Assert.Same(accepting[s.RemoteEndPoint!], s.Loop));
-        // The system chooses by a hash: which is not known, but not always the same one.
+        // The kernel chooses by a hash: the result is unknown, but not always the same loop.
         Assert.All(PerLoop(server, rig), static count => Assert.NotEqual(0, count));
     });
 
@@ -402,7 +402,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             }
 
             rig.Until(() => stopped!.IsCompleted, "the stop to end");
-            // How many of them the stop met, and how many had ended before it counted, is chance; none was cut off.
+            // How many of them the stop found, and how many had ended before, depends on timing; none was aborted.
             Assert.Equal(0, stopped!.Result.Aborted);
             Assert.Equal(5, server.AcceptedCount);
         },
@@ -414,7 +414,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void No_connection_is_reset_however_many_were_pending_at_the_stop(bool stopsAll) => Run(
         rig =>
         {
-            // More than an engine takes in one turn.
+            // More than an engine accepts in one iteration.
             const int many = 150;
             RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
             List<Peer> peers = [];
@@ -487,7 +487,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Pending_connections_of_a_server_that_never_accepted_are_accepted_before_it_stops() => Run(rig =>
     {
-        Assert.SkipWhen(rig.Tls != TlsKind.None, "A stop ends handshakes that are under way.");
+        Assert.SkipWhen(rig.Tls != TlsKind.None, "A stop ends handshakes that are in progress.");
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
         rig.Await(server.StartAsync());
         Peer peer = rig.Dial(server.EndPoint!);
@@ -603,7 +603,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Pending_connections_of_a_resting_listener_are_served_when_it_closes_gracefully() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs a turn of the loop that this test holds up.");
+        Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs the loop that this test blocks.");
         RecordingServer server = rig.Serve(s_echo);
         Listener listener = ListenerOf(rig);
         Peer? waiting = null;
@@ -622,7 +622,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void Connections_accepted_when_the_listener_closes_are_ended_and_not_forgotten() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs a turn of the loop that this test holds up.");
+            Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs the loop that this test blocks.");
             RecordingServer server = rig.Serve(s_echo);
             Listener listener = ListenerOf(rig);
             Peer[] waiting = [];
@@ -653,10 +653,10 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             peer.Connect(other.LocalEndPoint!);
             Socket accepted = other.Accept();
             int descriptor = (int)accepted.Handle;
-            accepted.SafeHandle.SetHandleAsInvalid(); // the listener's from here on
+            accepted.SafeHandle.SetHandleAsInvalid(); // owned by the listener from here on
             rig.OnLoop(listener.Loop, () =>
             {
-                // As a completion that was on its way when the listener closed.
+                // As a completion that was pending when the listener closed.
                 listener.Stop();
                 listener.CompleteAccept(new RawSocket(descriptor, null), default, null);
             });
@@ -679,7 +679,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             RecordingServer second = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
             Assert.Throws<NetworkException>(() => rig.Await(second.StartAsync()));
-            // What the first ones load stays open.
+            // Descriptors opened by the first rounds stay open.
             if (i == 9) before = Directory.EnumerateFileSystemEntries("/proc/self/fd").Count();
         }
 

@@ -2,7 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What keeps a datagram server from being aimed at others: AnswerLimit, tokens that prove an address, and a rate for each source.</summary>
+/// <summary>Measures against amplification attacks with a datagram server: AnswerLimit, tokens that prove an address,
+/// and a rate per source.</summary>
 public abstract class AmplificationSuite(Transport transport) : Suite(transport)
 {
     private static DatagramSocket Open(Rig rig, int answerLimit, out RecordingHandler handler, Action<RecordingHandler, byte[], DatagramPeer>? received = null)
@@ -29,7 +30,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         DatagramSocket socket = Open(rig, limit, out RecordingHandler handler, (h, data, peer) =>
         {
-            // More bytes than all it may be sent, and then more datagrams.
+            // More bytes than permitted in one datagram, and then more datagrams than permitted.
             results.Add(h.Send(new byte[(data.Length * limit) + 1], peer));
             for (int i = 0; i < 5; i++) results.Add(h.Send(data, peer));
         });
@@ -87,13 +88,13 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         rig.Until(() => handler.Count == 1, "the question to arrive");
         rig.Elsewhere(() =>
         {
-            // Only the loop knows what may be answered: both are taken.
+            // Only the loop knows the limit: both sends are accepted.
             Assert.Equal(SendResult.Queued, socket.Send(Bytes("one"), raw.Peer));
             Assert.Equal(SendResult.Queued, socket.Send(Bytes("two"), raw.Peer));
         });
         rig.Join();
         Assert.Equal("one", Text(raw.Receive()));
-        rig.Until(() => handler.Failed.Count == 1, "the refusal to be told");
+        rig.Until(() => handler.Failed.Count == 1, "the report of the refusal");
         Assert.Equal((raw.Peer, ErrorCategory.Limit, 3), (handler.Failed[0].Peer, handler.Failed[0].Error.Category, handler.Failed[0].Length));
         Assert.Contains("AnswerLimit", handler.Failed[0].Error.Message, StringComparison.Ordinal);
         rig.Settle();
@@ -105,7 +106,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Of_many_refusals_at_once_256_are_reported_and_all_are_counted() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual, "On other engines the loop may receive them in several turns.");
+        Assert.SkipUnless(rig.IsVirtual, "On other engines the loop may receive them in several iterations.");
         DatagramSocket socket = Open(rig, 1, out RecordingHandler handler);
         using RawDatagrams raw = new(rig);
         rig.Elsewhere(() =>
@@ -139,7 +140,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         using RawDatagrams raw = new(rig);
         using RawDatagrams thief = new(rig);
 
-        // Shorter than a token: the token would be more than came.
+        // Shorter than a token: the token would be larger than the received datagram.
         raw.Send(new byte[AddressTokens.TokenBytes - 1], socket.EndPoint!);
         rig.Until(() => handler.Count == 1, "the short question to arrive");
         rig.Settle();
@@ -149,7 +150,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         byte[] token = raw.Receive();
         Assert.Equal(AddressTokens.TokenBytes, token.Length);
 
-        // From another address it proves nothing: all that comes is a token for that address.
+        // From another address it proves nothing: the response is only a token for that address.
         thief.Send(token, socket.EndPoint!);
         Assert.Equal(AddressTokens.TokenBytes, thief.Receive().Length);
         rig.Settle();
@@ -189,7 +190,8 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         {
             Received = (h, data, peer) =>
             {
-                // One place: the second finds the queue full, and what it would have taken is still there for the next datagram.
+                // Space for one: the second finds the queue full, and its share of the limit is still available for the
+                // next datagram.
                 for (int i = 0; i < 2; i++) results.Add(h.Send(data, peer));
             },
         };

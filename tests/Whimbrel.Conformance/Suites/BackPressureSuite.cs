@@ -40,7 +40,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         rig.Until(
             () =>
             {
-                // It writes as much as it can, and reads only a little: the way fills up in both directions.
+                // It writes as much as it can, and reads only a little: both directions fill up.
                 int taken;
                 while (written < total && (taken = peer.TryWrite(data.AsSpan(written))) > 0) written += taken;
                 while (true)
@@ -79,7 +79,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     [Fact, Contract(9)]
     public void Two_sessions_that_answer_every_byte_with_more_in_their_callbacks_finish() => Run(rig =>
     {
-        // Both fill their queues from OnReceived; only the accepted one stops reading, so that there is no standstill.
+        // Both fill their queues in OnReceived; only the accepted session stops reading, so that there is no deadlock.
         const int Rounds = 40;
         const int Large = 128 * 1024;
         RecordingServer server = rig.Serve(static s => s.AtReceived = Answer);
@@ -147,7 +147,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         });
         Clog(rig, session);
         peer.Write("1");
-        // The count of received bytes goes up before the callback is over.
+        // The counter of received bytes increases before the callback has ended.
         rig.Until(() => Volatile.Read(ref pending) > 0, "the queue to be filled");
         Assert.Equal(Mark, Volatile.Read(ref pending));
         peer.Write("2");
@@ -218,8 +218,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);
     }
 
-    /// <summary>Sends a keyed stream as fast as it is taken, and checks the one that comes.</summary>
-    // Sends bytes of one kind and expects those of the other: a block of either again and again, of a length that no buffer has.
+    /// <summary>Sends a generated stream as fast as it is accepted, and checks the received one.</summary>
+    // Sends a repeated block and expects another one, with a length that matches no buffer.
     private sealed class PushSession(long total, int sendKey, int receiveKey) : Session
     {
         private const int Period = 999_983;
@@ -242,7 +242,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
             {
                 int at = (int)(received % Period);
                 int count = Math.Min(data.Length, Period - at);
-                if (!data[..count].SequenceEqual(_expected.AsSpan(at, count))) Wrong ??= $"a wrong byte behind {received}";
+                if (!data[..count].SequenceEqual(_expected.AsSpan(at, count))) Wrong ??= $"a wrong byte after {received}";
                 data = data[count..];
                 received += count;
             }

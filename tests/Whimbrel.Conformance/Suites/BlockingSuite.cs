@@ -29,7 +29,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             x.Send("second"u8);
             Assert.Equal(SendResult.Queued, Block(x.SendAsync(new string('t', Big))));
             x.Send("third"u8);
-            // Nothing to wait for but the loop: what was sent leaves all the same.
+            // Waiting only for the loop: data sent before leaves anyway.
             Assert.Equal(7, Block(x.Loop.PostAsync(() => 7)));
             Block(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(1)));
         });
@@ -90,7 +90,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             }
 
             x.Send("question"u8);
-            // The peer answers to another session; without the question it never does.
+            // The peer answers on another session; without receiving the question it never does.
             Block(x.Loop.PostAsync(() => answered.Task));
             x.Send("done"u8);
         });
@@ -115,7 +115,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
                 x.Send(big.AsSpan(0, 1000));
                 reason = Block(x.CloseAsync());
                 Assert.Equal(0, Volatile.Read(ref told));
-                // It has ended: at once.
+                // It has ended: returns immediately.
                 Assert.Equal(reason.Cause, Block(x.CloseAsync()).Cause);
             };
             s.AtDisconnected = (_, _) => Volatile.Write(ref told, 1);
@@ -254,7 +254,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         Assert.Equal(CloseCause.ServerStopped, neighbour.End());
         Assert.True(report.IsComplete, report.ToString());
         Assert.Equal((2, 0), (report.Drained, report.Aborted));
-        // The session that was left out does not count for the next life of the server.
+        // A session that an earlier stop abandoned does not count after the server's restart.
         rig.Await(server.StartAsync());
         rig.Dial(server.EndPoint!);
         server.Connected(2);
@@ -375,7 +375,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write("x");
             foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
-            rig.Until(() => Volatile.Read(ref done) == Sessions, "all of them to go on");
+            rig.Until(() => Volatile.Read(ref done) == Sessions, "all of them to continue");
         },
         loops: 2);
 
@@ -401,7 +401,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         async Task Work(RecordingSession x)
         {
             int here = 0;
-            // More than the limit: it waits, and its memory is the library's.
+            // More than the limit: it waits, and the library copies the memory.
             await x.SendAsync(new string('t', 2 * Limit));
             if (Connections.Strand.Current is not null) here++;
             await group.WaitForRoomAsync();
@@ -439,7 +439,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("on", peer.ReadText(2));
-        rig.Until(() => awaitedInOrder.Task.IsCompleted, "the await to go on behind the callback");
+        rig.Until(() => awaitedInOrder.Task.IsCompleted, "the await to resume after the callback");
         Assert.True(awaitedInOrder.Task.Result);
 
         static async Task Beside(Task task)
@@ -450,7 +450,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
 
         async Task InOrder(RecordingSession x)
         {
-            // In the style of a library: it keeps the order all the same.
+            // As library code does it: the order is kept anyway.
             await x.Loop.DelayAsync(TimeSpan.FromMilliseconds(1)).ConfigureAwait(false);
             awaitedInOrder.SetResult(Connections.Strand.Current is not null);
         }

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Bodies: others read a part of what a session receives as a stream, and the session keeps the connection.</summary>
+/// <summary>Bodies: other code reads a part of a session's data as a stream, and the session keeps the
+/// connection.</summary>
 public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
 {
     // ------------------------------------------------------------------ reading
@@ -35,7 +36,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     {
         const int Length = 24 * 1024 * 1024;
         BodyStream? body = null;
-        // A limit of what may be unread is no limit for a body that its reader has not come for.
+        // The limit of unconsumed data does not apply to a body that has no reader yet.
         ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = 8 * 1024, ReceiveBufferBytes = 8192 };
         RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked, (_, b) => Volatile.Write(ref body, b)), options);
         Peer peer = rig.Dial(server.EndPoint!);
@@ -47,7 +48,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         rig.Settle();
         Assert.True(written < request.Length, "everything was taken");
         Assert.InRange(session.BytesReceived, 1, 1024 * 1024);
-        // As much of it as the peer could write; the rest it keeps.
+        // As much of it as the peer could write; the rest stays there.
         Task<byte[]> reader = Start(rig, session, onLoop: true, () => ReadSome(body!, 100_000, 40_000));
         Assert.Equal(data[..100_000], Await(rig, reader));
         Assert.True(session.IsConnected);
@@ -57,7 +58,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(3)]
     public void One_read_gets_all_that_one_callback_offers() => Run(rig =>
     {
-        if (rig.IsVirtual) return; // there a wire may bring each byte by itself
+        if (rig.IsVirtual) return; // there each byte may arrive by itself
         BodyStream? body = null;
         RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked: true, (_, b) => Volatile.Write(ref body, b)));
         Peer peer = rig.Dial(server.EndPoint!);
@@ -249,7 +250,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
             return true;
         });
         session.Abort();
-        rig.Until(() => Volatile.Read(ref failed) == 1, "the reader to hear of the end");
+        rig.Until(() => Volatile.Read(ref failed) == 1, "the read to fail with the end");
         rig.Join();
     });
 
@@ -510,7 +511,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
             return all.ToArray();
         }
 
-        // Where the strand of the pool has left, the loop calls the stream as if there never had been one.
+        // After the strand has left the pool, the loop calls the stream as if it had never been there.
         async Task CheckAtHome(Loop loop)
         {
             Connections.Strand? strand = null;
@@ -536,7 +537,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         Peer peer = rig.Dial(server.EndPoint!);
         Assert.Equal("hello", peer.ReadText(5));
         peer.Write("answer");
-        rig.Until(() => Volatile.Read(ref got) is not null && Volatile.Read(ref done) == 3, "all to go on");
+        rig.Until(() => Volatile.Read(ref got) is not null && Volatile.Read(ref done) == 3, "all to continue");
         Assert.Equal("answer", got);
         Assert.Equal(1, most);
         Assert.Equal(CloseCause.HandedOver, server.Session().End());

@@ -3,7 +3,8 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Calls and answers between a <see cref="CallClient"/> and <see cref="CallSession"/>s: each ends once, with its own answer or the reason why there is none.</summary>
+/// <summary>Calls and responses between a <see cref="CallClient"/> and <see cref="CallSession"/>s: each completes once,
+/// with its own response or the cause of its failure.</summary>
 public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
 {
     private const int Callers = 4;
@@ -28,7 +29,7 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
         CallClient client = MakeClient(rig, static () => new Asked { Patience = 25 }, new CallOptions { InFlightLimit = 8 }, policy);
         Task<int>[] callers = Start(rig, caller => AskAsync(client, caller, rounds, failure =>
         {
-            // What has not been sent waits for the next connection.
+            // An unsent call waits for the next connection.
             Assert.Equal((CallFailure.ConnectionLost, true), (failure.Failure, failure.MayHaveBeenHandled));
             Interlocked.Increment(ref lost);
         }));
@@ -109,16 +110,16 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
         return answered;
     }
 
-    /// <summary>Answers every second call first, so that answers overtake each other.</summary>
+    /// <summary>Responds to every second call first, so that responses are reordered.</summary>
     private sealed class Asked() : CallSession(CallFormat.LengthPrefix())
     {
         private readonly List<(ulong Id, byte[] Request)> _held = [];
         private int _calls;
 
-        /// <summary>Resets after so many calls.</summary>
+        /// <summary>Number of calls after which it resets.</summary>
         internal int Patience { get; init; } = int.MaxValue;
 
-        /// <summary>Each fifth call is answered with the next one only.</summary>
+        /// <summary>Each fifth call is only answered together with the next one.</summary>
         internal bool IsForgetful { get; init; }
 
         protected override void OnCall(ulong id, ReadOnlySpan<byte> request)

@@ -68,7 +68,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             Assert.Equal("bye", peer.ReadText(3));
             RecordingSession session = server.Session();
             Assert.False(session.IsOver);
-            Assert.Equal(SendResult.Queued, session.Send("more"u8)); // it decides itself what is refused
+            Assert.Equal(SendResult.Queued, session.Send("more"u8)); // the session's own limit decides what is refused
             Assert.Equal("more", peer.ReadText(4));
             peer.Write("e");
             Assert.Empty(peer.ReadToEnd());
@@ -229,7 +229,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         });
         Peer peer = rig.Dial(server.EndPoint!);
         Assert.Equal("before", peer.ReadTextToEnd());
-        // On the pool the peer's end may come while the callback still runs.
+        // With thread-pool scheduling the peer's FIN may arrive while the callback still runs.
         rig.Until(() => results.Count == 4, "the callback to come to its end");
         Assert.Equal([SendResult.Queued, SendResult.Closed, SendResult.Closed, SendResult.Closed], results);
         Assert.Equal(SendResult.Closed, server.Session().Send("elsewhere"u8));
@@ -329,7 +329,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.InRange(session.ReceivedCount, 1, 5);
         Assert.Equal($"connecting, connected, received {session.ReceivedCount}, disconnected LocalClose", session.Life);
         Assert.Null(session.Tag);
-        // Over TLS what is thrown away is not decrypted.
+        // Over TLS, discarded data is not decrypted.
         if (rig.Tls == TlsKind.None) Assert.Equal(75, session.BytesReceived);
     });
 
@@ -341,11 +341,11 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.Empty(peer.ReadToEnd());
         Assert.Throws<IOException>(() =>
         {
-            // More than the buffers of both ends hold, should the loop not get to run for a while.
+            // More than the buffers of both ends hold, in case the loop does not run for a while.
             for (int i = 0; i < 50_000; i++) peer.Write(new byte[4096]);
         });
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
-        // What one receive brings may come on top of the limit.
+        // One receive may exceed the limit.
         if (rig.Tls == TlsKind.None) Assert.InRange(server.Session().BytesReceived, 64 * 1024, (64 + 260) * 1024);
     });
 
@@ -374,7 +374,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             WithDrain(rig, 50));
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
-        // Until the ways of the kernel are full, so that the rest can only wait.
+        // Until the socket buffers are full, so that the rest must wait.
         rig.OnLoop(session, static () => { });
         long pending = -1;
         while (pending != session.BytesPending || (pending == 0 && !rig.IsVirtual))
@@ -406,7 +406,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
                 else x.Send(data);
                 x.Close();
             },
-            // A Unix socket says that it has room again when three quarters of its buffer are free, not at every read.
+            // A Unix socket becomes writable when three quarters of its buffer are free, not at every read.
             WithDrain(rig, 1000));
         Peer peer = rig.Dial(server.EndPoint!);
         using MemoryStream got = new();
@@ -451,7 +451,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
 
         Assert.Equal(data, peer.ReadToEnd());
         long before = rig.Engine.NowMs;
-        // TLS has an end of its own, which the peer owes.
+        // TLS has its own end, close_notify, which the peer must send.
         if (rig.Tls != TlsKind.None) peer.Close();
         Assert.Equal(CloseCause.LocalClose, session.End());
         Assert.InRange(rig.Engine.NowMs - before, 0, 4_000);
@@ -467,7 +467,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         peer.Write("?");
         RecordingSession session = server.Session();
         session.Until("received");
-        // Until the ways of the kernel are full, so that the rest can only wait.
+        // Until the socket buffers are full, so that the rest must wait.
         for (long pending = -1; pending != session.BytesPending || pending == 0; rig.Settle())
         {
             pending = session.BytesPending;
@@ -487,7 +487,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void A_large_piece_that_a_slow_peer_takes_little_by_little_is_not_cut_off() => Run(rig =>
     {
-        Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix, "The other engines learn how much of a waiting send has left.");
+        Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix, "The other engines know how much of a pending send was sent.");
         byte[] data = Pattern(2 * Large);
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>
@@ -612,7 +612,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         }
         catch (IOException)
         {
-            // As it should be where there are resets.
+            // Expected where resets exist.
         }
 
         Assert.Equal(rig.HasResets, reset);
@@ -651,7 +651,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void Bytes_that_arrived_before_the_peers_reset_of_our_send_are_still_delivered() => Run(rig =>
     {
-        // The peer writes, finishes and is gone; the answer to it fails, and that must not eat what it wrote.
+        // The peer writes, shuts down and closes; the response to it fails, which must not discard its data.
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.Send(new byte[10_000]));
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();

@@ -2,10 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Contract 2: never two callbacks at once for one session, never one inside another. The watching is done by
-/// <see cref="RecordingSession"/>; these tests give it something to see.
-/// </summary>
+/// <summary> Contract 2: callbacks of one session never overlap and never nest. <see cref="RecordingSession"/> checks
+/// this; these tests cause the situations. </summary>
 public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
 {
     [Theory, Contract(2)]
@@ -51,7 +49,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
 
             void DoEverything(RecordingSession x)
             {
-                // With real cryptography each dial of these costs milliseconds on both sides.
+                // With real cryptography each connect costs milliseconds on both sides.
                 if (Interlocked.Increment(ref rounds) > (rig.Tls == TlsKind.Portable ? 6 : 50)) return;
                 x.Send(new byte[20_000]);
                 x.Send("a"u8, "b"u8);
@@ -128,7 +126,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
     public void A_broadcast_that_ends_slow_members_notifies_them_after_the_callback() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsPool, "From the pool a broadcast passes the loop's mailbox, and the loop may send in between.");
+            Assert.SkipWhen(rig.IsPool, "A broadcast from the pool goes through the loop's mailbox, and the loop may send in between.");
             RecordingServer? server = null;
             server = rig.Serve(
                 s => s.AtReceived = (_, _) =>
@@ -151,12 +149,12 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
             RecordingServer server = rig.Serve(static s =>
             {
                 s.AtConnected = static x => x.PauseReceiving();
-                // Large enough to be tried at once.
+                // Large enough to be sent immediately.
                 s.AtTimer = static (x, _) => x.Tag = (x.Send(new byte[100_000]), x.IsConnected, x.Send("x"u8));
             });
             Peer peer = rig.Dial(server.EndPoint!);
             RecordingSession session = server.Connected();
-            rig.Settle(); // on the pool the pause is on its way to the loop
+            rig.Settle(); // with thread-pool scheduling the pause is a post to the loop
             peer.Reset();
             rig.Settle();
             rig.OnLoop(session, () => session.CallStartTimer(TimeSpan.Zero));

@@ -4,7 +4,8 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A connection as a pair of pipes: the promises at the head of <see cref="ConnectionPipe"/>, on its loop and from other threads.</summary>
+/// <summary>A connection as a pair of pipes: the guarantees at the head of <see cref="ConnectionPipe"/>, on its loop
+/// and from other threads.</summary>
 public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(transport)
 {
     // ------------------------------------------------------------------ bytes both ways
@@ -47,10 +48,10 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
 
         Assert.True(Await(rig, checks[4]));
         foreach (End end in all) end.Dispose();
-        rig.Until(() => pushes[4].IsCompleted, "the writer whose peer has gone to end");
-        _ = pushes[4].Exception; // it may have sent all before
+        rig.Until(() => pushes[4].IsCompleted, "the writer of the disconnected peer to end");
+        _ = pushes[4].Exception; // it may have sent everything before
 
-        // Looks at half of it, and aborts with a result out.
+        // Examines half of it, and aborts with an unprocessed result.
         static async ValueTask<bool> Leave(ConnectionPipe pipe, int length)
         {
             while (pipe.BytesReceived < length)
@@ -170,7 +171,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         end.Pipe.Input.CancelPendingRead();
         Assert.True(Await(rig, waiting).IsCanceled);
 
-        // With none waiting it is for the next, also when there are bytes, and takes none of them.
+        // Without a pending read it applies to the next one, even if data is available, and consumes none.
         end.Raw.Write("hello");
         rig.Until(() => end.Pipe.BytesReceived == 5, "the bytes");
         end.Pipe.Input.CancelPendingRead();
@@ -209,7 +210,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
             Assert.True(Await(rig, flush).IsCanceled);
         }
 
-        // More than the system takes for a peer that has begun to read.
+        // More than the kernel buffers for a peer that has started to read.
         byte[] more = Pattern(data.Length, 9);
         Task<FlushResult> next = Start(rig, end.Pipe, onLoop: true, () => end.Pipe.Output.WriteAsync(more));
         rig.Settle();
@@ -375,7 +376,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         using End end = Accept(rig);
         PipeReader input = end.Pipe.Input;
         Assert.Throws<InvalidOperationException>(() => input.AdvanceTo(default));
-        // At least three: the network may bring them in pieces, and one that came later would be there for TryRead.
+        // At least three: the network may deliver them in pieces, and a late piece would be left for TryRead.
         Task<ReadResult> waiting = Start(rig, end.Pipe, onLoop: false, () => input.ReadAtLeastAsync(3));
         Assert.Throws<InvalidOperationException>(() => _ = input.ReadAsync());
         end.Raw.Write("abc");
@@ -397,7 +398,8 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
 
     // ------------------------------------------------------------------ what the tests stand on
 
-    /// <summary>A pipe of a server, and the other end: a raw peer, or a pipe that was dialled. The handler leaves it to the test.</summary>
+    /// <summary>A pipe of a server, and the other end: a raw peer, or a pipe of a client. The handler leaves it to the
+    /// test.</summary>
     private sealed class End(ConnectionPipe pipe, Peer? raw, ConnectionPipe? peer, TaskCompletionSource over) : IDisposable
     {
         public ConnectionPipe Pipe => pipe;

@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Counts of sessions, bytes and messages each way, and the end of connections on which nothing happens.</summary>
+/// <summary>Counters of sessions, bytes and messages in both directions, and the end of idle connections.</summary>
 public abstract class CounterSuite(Transport transport) : Suite(transport)
 {
     // ------------------------------------------------------------------ counters
@@ -61,7 +61,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Pending_bytes_of_a_server_count_those_in_mailboxes() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can hold up a loop.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can block a loop.");
         RecordingServer server = rig.Serve();
         Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
         RecordingSession[] sessions = [server.Connected(0), server.Connected(1)];
@@ -75,7 +75,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         rig.Until(() => server.BytesPending == 0, "nothing to be pending");
     });
 
-    /// <summary>Both loops stand still until it is set.</summary>
+    /// <summary>Both loops are blocked until it is set.</summary>
     private static ManualResetEventSlim HoldLoops(Rig rig)
     {
         ManualResetEventSlim gate = new();
@@ -96,13 +96,13 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     [Fact]
     public void The_slowest_sessions_are_those_with_the_most_pending() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can hold up a loop.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can block a loop.");
         RecordingServer server = rig.Serve();
         Peer[] peers = new Peer[4];
         RecordingSession[] sessions = new RecordingSession[4];
         for (int i = 0; i < 4; i++)
         {
-            // One after the other: two loops may connect in another order than was dialled.
+            // One after the other: two loops may establish connections in another order.
             peers[i] = rig.Dial(server.EndPoint!);
             sessions[i] = server.Connected(i);
         }
@@ -148,7 +148,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         LoopCounters after = default;
         rig.OnLoop(session.Loop, () => after = session.Loop.ReadCounters());
         Assert.Equal(before.Timers + 1, after.Timers);
-        // With TLS those of its records.
+        // With TLS the bytes of its records.
         Assert.InRange(after.BytesReceived - before.BytesReceived, 120, 10_000);
         Assert.InRange(after.BytesSent - before.BytesSent, 120, 10_000);
         Assert.InRange(after.Receives - before.Receives, 10, 120);
@@ -202,7 +202,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         Assert.Equal("head bodytext", Text(got.AsSpan(1000, 13)));
         rig.Until(() => server.ReadCounters().MessagesSent == inCallback, "the sends of the callback to be counted");
 
-        // From elsewhere: counted when the loop takes them.
+        // From another thread: counted when the loop processes them.
         rig.Elsewhere(() =>
         {
             session.Send("12345"u8);
@@ -214,7 +214,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         peer.Read(15);
         Assert.Equal(inCallback + 3, server.ReadCounters().MessagesSent);
 
-        // One that is larger than the limit goes in pieces and is one.
+        // A message larger than the limit is sent in pieces and counts as one.
         ValueTask<SendResult> large = session.SendAsync(new byte[3_000_000]);
         peer.Read(3_000_000);
         Assert.Equal(SendResult.Queued, rig.Await(large));
@@ -280,7 +280,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.IdleTimeout, session.End());
         Assert.Equal(CloseInitiator.Library, session.Reason.Initiator);
         Assert.Equal(ErrorCategory.Timeout, session.Reason.Error.Category);
-        // The real clock of the day and that of the timers may differ by a tick.
+        // The real wall clock and the timers' clock may differ by a tick.
         TimeSpan slack = rig.IsVirtual ? TimeSpan.Zero : TimeSpan.FromMilliseconds(30);
         Assert.True(ended - last >= s_idle - slack, $"closed after {ended - last}");
         if (rig.IsVirtual) Assert.True(ended - last <= s_idle * 1.25, $"closed after {ended - last}");
@@ -290,22 +290,23 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     public void Bytes_in_either_direction_keep_a_connection() => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
-        // Where the machine stood still for as long as the limit the server is right to end them: with others, once more.
+        // If the machine was suspended for the limit, the server is right to close them: try again with others.
         for (int i = 0; !TryKeep(rig, server, first: 2 * i); i++) Assert.True(i < 100, "the machine stands still again and again");
     });
 
-    /// <summary>False when nothing ran for so long that the limit has passed, though the next byte was due long before.</summary>
+    /// <summary>Returns false if nothing ran for so long that the limit passed, although the next byte was due long
+    /// before.</summary>
     private static bool TryKeep(Rig rig, RecordingServer server, int first)
     {
         Peer listens = rig.Dial(server.EndPoint!);
         RecordingSession sends = server.Connected(first);
         Peer talks = rig.Dial(server.EndPoint!);
         RecordingSession receives = server.Connected(first + 1);
-        // From before what was last said for certain, up to when the next is there for certain.
+        // From before the last byte that was certainly sent, up to when the next one has certainly arrived.
         long saidMs = rig.Engine.NowMs;
         for (int i = 1; i <= 16; i++)
         {
-            rig.Pass(s_idle / 8); // twice the limit in all, and short against the pauses of a busy machine
+            rig.Pass(s_idle / 8); // twice the limit in total, and short compared with the pauses of a busy machine
             long nowMs = rig.Engine.NowMs;
             sends.Send("x"u8);
             talks.Write("y");

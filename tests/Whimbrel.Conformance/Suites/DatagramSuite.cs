@@ -25,22 +25,23 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.Equal("stopped", handler.Events[^1]);
     }
 
-    /// <summary>What recvmmsg and sendmmsg on UDP can do, and nothing else.</summary>
+    /// <summary>Needs recvmmsg and sendmmsg on UDP.</summary>
     private static void SkipUnlessLinuxUdp(Rig rig, string reason) => Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, reason);
 
     private static int NumberIn(byte[] data) => BitConverter.ToInt32(data);
 
-    /// <summary>Raw sends from the test's own thread: a Unix socket blocks it until the other end has taken some, so only as many as fit.</summary>
+    /// <summary>Raw sends from the test's own thread: a Unix socket blocks it until the other end has read some, so
+    /// only as many as fit.</summary>
     private static int Burst(Rig rig) => rig.IsUnix ? 8 : 100;
 
-    /// <summary>The peer may have a datagram before the loop has counted it as sent.</summary>
+    /// <summary>Waits, because the peer may have a datagram before the loop has counted it as sent.</summary>
     private static void UntilSent(Rig rig, DatagramSocket socket, int count) =>
         rig.Until(() => socket.ReadCounters().DatagramsSent == count, "all sent datagrams to be counted");
 
     [Fact]
     public void Pending_bytes_count_those_that_are_on_their_way_to_the_loop() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so none can hold up the loop.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so none can block the loop.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
         using ManualResetEventSlim gate = new();
@@ -137,7 +138,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
         using RawDatagrams other = new(rig);
-        // Runs of one size, shorter ones between, empty ones, two peers: what could be joined and what could not.
+        // Runs of one size, shorter ones in between, empty ones, two peers: joinable and not joinable datagrams.
         List<int> sizes = [];
         for (int i = 0; i < 400; i++) sizes.Add((i / 20 % 4) switch { 0 => 32, 1 => i % 7 == 0 ? 0 : 500, 2 => 1_200, _ => (i * 37) % 3_000 });
         List<byte[]> expected = [];
@@ -145,7 +146,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         int next = 0;
         while (next < sizes.Count)
         {
-            // As many as fit into the receiver's buffer, whatever the system grants.
+            // As many as fit into the receiver's buffer, whatever size the kernel grants.
             int until = Math.Min(sizes.Count, next + 20);
             int from = next;
             rig.OnLoop(handler.Loop, () =>
@@ -170,10 +171,10 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Datagrams_that_do_not_lie_together_in_the_queue_arrive_as_they_were() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "The raw peer of this transport would have to read meanwhile.");
+        Assert.SkipWhen(rig.IsUnix, "The raw peer of this transport would have to read at the same time.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
-        // One stretch of memory holds 131 of these: the third run of 64 would go from its end to the next one's beginning.
+        // One block of memory holds 131 of these: the third run of 64 would cross its end.
         const int size = 1_000;
         const int count = 140;
         rig.OnLoop(handler.Loop, () =>
@@ -243,7 +244,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring has segmentation.");
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
-        // Runs that fail for their peer's sake are no reason to send others one by one.
+        // A run that fails because of its peer does not make others be sent one by one.
         Assert.Equal(SendResult.Queued, socket.SendRun(new byte[500], 100, new DatagramPeer(IPAddress.Broadcast, 9)));
         Assert.Equal(SendResult.Queued, socket.SendRun(new byte[500], 100, new DatagramPeer(IPAddress.Loopback, 0)));
         rig.Until(() => handler.Failed.Count == 10, "the failures");
@@ -270,7 +271,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         echoes.Echoes = true;
         echoes.TakesRuns = takesRuns;
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
-        // A run of 20 with a shorter one at its end, longer ones than fit one segmented message, and single ones in between.
+        // A run of 20 with a shorter one at its end, more long ones than fit into one segmented message, and single
+        // ones in between.
         byte[] run = Pattern((19 * 700) + 5, 1);
         byte[] large = Pattern(3 * 30_000, 2);
         rig.OnLoop(handler.Loop, () =>
@@ -373,7 +375,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_peer_that_claims_an_impossible_address_is_answered_in_vain_and_no_more() => Run(rig =>
     {
-        // Port 0, as a forged datagram may have it; the answers fail, and the next peer is served.
+        // Port 0, as in a forged datagram; the responses fail, and the next peer is served.
         Assert.SkipWhen(rig.IsUnix, "The sender of a Unix datagram cannot forge its address.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true);
         using RawDatagrams peer = new(rig);
@@ -419,7 +421,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             Assert.Equal(SendResult.Queued, handler.Send(Bytes("three"), peer.Peer));
         });
         foreach (string text in (ReadOnlySpan<string>)["one", "two", "three"]) Assert.Equal(text, Text(peer.Receive()));
-        rig.Until(() => handler.Failed.Count == 2, "the failures to be told");
+        rig.Until(() => handler.Failed.Count == 2, "the reports of the failures");
         Assert.Equal(nowhere, handler.Failed[0].Peer);
         Assert.Equal(4, handler.Failed[0].Length);
         Assert.Equal(foreign, handler.Failed[1].Peer);
@@ -440,7 +442,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.Equal("hello", Text(peer.Receive()));
         peer.Dispose();
         Assert.Equal(SendResult.Queued, socket.Send(Bytes("anybody")));
-        rig.Until(() => handler.PeerErrors.Count > 0, "the refusal to be told");
+        rig.Until(() => handler.PeerErrors.Count > 0, "the report of the refusal");
         Assert.Equal((new DatagramPeer(address), ErrorCategory.Refused), (handler.PeerErrors[0].Peer, handler.PeerErrors[0].Error.Category));
         using RawDatagrams again = new(rig, address);
         rig.Until(
@@ -450,7 +452,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
                 rig.Settle();
                 return again.TryReceive(out _) is not null;
             },
-            "the socket to go on");
+            "the socket to continue");
         Close(rig, socket, handler);
     });
 
@@ -471,7 +473,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             Assert.Equal($"{i}", Text(peer.Receive()));
         }
 
-        rig.Until(() => handler.PeerErrors.Count > 0, "the refusal to be told");
+        rig.Until(() => handler.PeerErrors.Count > 0, "the report of the refusal");
         Assert.All(handler.PeerErrors, f => Assert.Equal(dead, f.Peer));
         Assert.Equal(20, handler.Count);
         rig.Until(() => socket.ReadCounters().DatagramsSent == 40, "all to be sent");
@@ -672,7 +674,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         using ManualResetEventSlim go = new();
         if (!rig.IsVirtual)
         {
-            // The loop stands still meanwhile, so that nothing leaves.
+            // The loop is blocked meanwhile, so that nothing is sent.
             handler.Loop.Post(() =>
             {
                 held.Set();
@@ -722,7 +724,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             });
         }
 
-        // Meanwhile others of the same engine come and go.
+        // Meanwhile other sockets of the same engine open and close.
         for (int i = 0; i < 5; i++)
         {
             DatagramSocket passer = Open(rig, out RecordingHandler passing);
@@ -978,7 +980,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         peer.Send(Bytes("answer"), socket.EndPoint!);
         rig.Until(() => handler.Count == 1, "the answer");
         Assert.Equal(("answer", peer.Peer), (Text(handler.All[0].Data), handler.All[0].Peer));
-        // Naming the peer is the same.
+        // Naming the peer has the same effect.
         Assert.Equal(SendResult.Queued, socket.Send(Bytes("named"), peer.Peer));
         Assert.Equal("named", Text(peer.Receive()));
         Close(rig, socket, handler);
@@ -998,7 +1000,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             const int many = 4;
             for (int round = 0; round < rounds; round++)
             {
-                // On the Linux engines both send and receive through the same memory of their loop, one after the other.
+                // On the Linux engines both send and receive with the same memory of their loop, one after the other.
                 byte[][] texts = [.. Enumerable.Range(0, 3).Select(i => Bytes($"{round}.{i}"))];
                 rig.OnLoop(freeHandler.Loop, () =>
                 {

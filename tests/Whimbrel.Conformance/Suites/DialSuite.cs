@@ -19,7 +19,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
 
     private static NetworkException Fails(Rig rig, RecordingClient client) => Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
 
-    /// <summary>No way leads there: on real engines the broadcast address, to which TCP has none.</summary>
+    /// <summary>An unreachable address: on real engines the broadcast address, to which TCP cannot connect.</summary>
     private static IPEndPoint Unreachable(Rig rig)
     {
         IPEndPoint address = new(IPAddress.Broadcast, ushort.MaxValue - 2);
@@ -44,7 +44,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
             ValueTask<Session> dial = default;
             rig.OnLoop(near, () =>
             {
-                // Without an engine: the loop's.
+                // Without an engine: the engine of the loop.
                 client = rig.MakeClient(new ClientOptions { Loop = near.Loop, EndPoint = server.EndPoint, Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(1) } });
                 dial = client.ConnectAsync();
             });
@@ -228,7 +228,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_unknown_host_is_reported_as_such() => Run(rig =>
     {
-        // A name that every system refuses without asking the network.
+        // A name that every resolver rejects without a query.
         RecordingClient client = rig.MakeClient(To(rig, new DnsEndPoint("no such host", 80)));
         NetworkException e = Fails(rig, client);
         Assert.Equal(ErrorCategory.UnknownHost, e.Error.Category);
@@ -380,7 +380,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
                 release.Set();
             }
 
-            // What comes of it has no taker, and the client can dial again.
+            // Its late result is ignored, and the client can connect again.
             client.Disconnect(TimeSpan.FromSeconds(20));
             Echoes((RecordingSession)client.Connect(TimeSpan.FromSeconds(20)));
         },

@@ -2,7 +2,8 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 14 with threads of the user's in place of the pool: one, one that stands, one that fails.</summary>
+/// <summary>Contract 14 with threads of the user instead of the pool: one thread, one that is blocked, one that
+/// fails.</summary>
 public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transport)
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(15);
@@ -10,7 +11,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     [ThreadStatic]
     private static bool t_posts;
 
-    /// <summary>One thread that runs what it is given in order; in virtual time the simulation's other threads do.</summary>
+    /// <summary>One thread that runs items in order; in virtual time the other threads of the simulation do.</summary>
     private sealed class OneThread : IDisposable
     {
         private readonly BlockingCollection<IThreadPoolWorkItem> _items = [];
@@ -28,7 +29,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
 
         public int Given { get; private set; }
 
-        /// <summary>It runs on this thread.</summary>
+        /// <summary>True on this thread.</summary>
         public bool IsHere => _thread is null ? Volatile.Read(ref _inside) > 0 : Thread.CurrentThread == _thread;
 
         public void Dispatch(IThreadPoolWorkItem item)

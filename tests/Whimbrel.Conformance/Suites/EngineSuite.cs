@@ -2,7 +2,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The engine as a service: start, stop, restart, their events, and what everything on it sees of them.</summary>
+/// <summary>The engine as a service: start, stop, restart, their events, and their effects on everything that uses
+/// it.</summary>
 public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
 {
     private static readonly string[] s_start = ["starting", "loop 0 started", "loop 1 started", "started"];
@@ -17,7 +18,8 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(text, peer.ReadText(text.Length));
     }
 
-    /// <summary>The hooks of two loops come in any order; in virtual time that of a start comes with the first turn.</summary>
+    /// <summary>The hooks of two loops are called in any order; in virtual time those of a start come with the first
+    /// iteration.</summary>
     private static List<string> Sorted(Rig rig, int from)
     {
         List<string> events = [.. rig.EngineEvents.Skip(from)];
@@ -63,7 +65,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
             rig.Await(rig.Engine.StartAsync());
             for (int loop = 0; loop < 2; loop++) rig.OnLoop(rig.Engine.GetLoop(loop), static () => { });
             rig.Await(rig.Engine.StopAsync());
-            // What the first ones load stays open.
+            // Descriptors opened by the first rounds stay open.
             if (i == 4) before = Directory.EnumerateFileSystemEntries("/proc/self/fd").Count();
         }
 
@@ -86,7 +88,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     public void Calls_in_the_wrong_order_are_reported_and_break_nothing() => Run(rig =>
     {
         Engine engine = rig.Engine;
-        rig.Await(engine.StopAsync()); // before the start: nothing
+        rig.Await(engine.StopAsync()); // before the start: no effect
         Assert.Empty(rig.EngineEvents);
         rig.Await(engine.StartAsync());
         Assert.Contains("started already", Assert.Throws<InvalidOperationException>(() => rig.Await(engine.StartAsync())).Message, StringComparison.Ordinal);
@@ -101,7 +103,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         Assert.Contains("start it again", Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync())).Message, StringComparison.Ordinal);
         Assert.False(engine.Post(static () => { }));
         Assert.False(engine.GetLoop(0).Post(static () => { }));
-        rig.Await(engine.RestartAsync()); // of one that is stopped: a start
+        rig.Await(engine.RestartAsync()); // on a stopped engine: a start
         rig.Await(server.StartAsync());
         Echo(rig, server.EndPoint!, "again");
 

@@ -2,10 +2,10 @@ using Whimbrel.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 20: a part of a file is a message like any other, and is not in memory.</summary>
+/// <summary>Contract 20: a part of a file is a message like any other, and is not held in memory.</summary>
 public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
 {
-    // More than any buffer on the way holds.
+    // More than all buffers in between hold.
     private static int LargeOf(Rig rig) => (rig.IsVirtual ? 1 : 24) * 1024 * 1024;
 
     [Theory, Contract(20)]
@@ -34,7 +34,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal([.. "before head "u8, .. data, .. data, .. " behind"u8], peer.Read((2 * size) + 19));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0 && session.BytesSent == (2 * size) + 19, "all to be counted");
-        // From elsewhere, too; and what follows a file that is all there is does not wait for more.
+        // From another thread, too; data after a complete file is sent without waiting for more.
         Assert.Equal(SendResult.Queued, session.Send("head "u8, source, 0, size));
         Assert.Equal(SendResult.Queued, session.Send("last"u8));
         Assert.Equal([.. "head "u8, .. data, .. "last"u8], peer.Read(size + 9));
@@ -97,7 +97,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         Assert.InRange(session.BytesPending, 2 * (long)large, 3 * (long)large);
         rig.OnLoop(session, () =>
         {
-            // One of 1 KiB is left, and it may be used for anything.
+            // 1 KiB of the limit is left, for any kind of message.
             Assert.Equal(SendResult.Full, session.Send(new byte[1025].AsSpan()));
             Assert.Equal(SendResult.Full, session.Send("x"u8, source, 0, large));
             Assert.Equal(SendResult.Queued, session.Send(new byte[1000].AsSpan()));
@@ -138,7 +138,8 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(20)]
     public void A_large_file_for_a_slow_reader_is_not_in_memory() => Run(rig =>
     {
-        // Where each byte costs a layer or a simulation it is shorter; many times what is in memory it is everywhere.
+        // Shorter where each byte costs encryption or simulation; everywhere it is many times the size of the memory
+        // used.
         long length = rig is RealRig && rig.Tls == TlsKind.None ? 300L * 1024 * 1024 : 2 * LargeOf(rig);
         byte[] end = Pattern(1000);
         using TestFile file = new(length, end);
@@ -163,7 +164,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         }
 
         Assert.Equal(end, tail);
-        // Each has 128 KiB at most.
+        // Each holds at most 128 KiB.
         Assert.InRange(most, 0, 12);
         rig.Until(() => session.BytesPending == 0 && session.BytesSent == length, "all to be counted");
         rig.Until(() => source.OpenFile.Handle.IsClosed, "the file to be closed");
@@ -206,7 +207,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
                 }
             },
             "the peer to see the end");
-        Assert.True(ended, "something came behind the file");
+        Assert.True(ended, "data arrived after the file");
         Assert.InRange(got, 0, large / 2);
         // The first cause wins; but the peer gets no orderly end, and a notice is logged.
         Assert.Equal(closes ? CloseCause.LocalClose : CloseCause.FileFailed, session.End());
@@ -280,7 +281,8 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             {
                 if (unread.Length < 8) return 0;
                 x.Send("go "u8, source, 0, data.Length);
-                // On the pool the file is on its way before the upgrade is, and a quick peer may begin between the two.
+                // With thread-pool scheduling the file is sent before the upgrade, and a fast peer may start in
+                // between.
                 x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), rig.IsPool ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
             }
             else
@@ -329,7 +331,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         Peer[] peers = [.. Enumerable.Range(0, 20).Select(_ => rig.Dial(server.EndPoint!))];
         foreach (Peer peer in peers) Assert.Equal([(byte)'x', .. data], peer.Read(data.Length + 1));
         source.Dispose();
-        // Some are in the middle of it when the last reference goes.
+        // Some are sending it when the last reference is released.
         foreach (RecordingSession session in rig.Sessions) Assert.Equal(SendResult.Queued, session.Send(second, 0, data.Length));
         second.Dispose();
         foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
@@ -356,7 +358,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         Assert.True(third.IsCanceled);
         Assert.Equal([.. before, .. "head"u8, .. data, .. data[10..30]], peer.Read(before.Length + 4 + data.Length + 20));
         Assert.Equal((SendResult.Queued, SendResult.Queued), (rig.Await(first), rig.Await(second)));
-        // With room it is queued at once.
+        // With space it is queued immediately.
         Assert.Equal(SendResult.Queued, rig.Await(session.SendAsync("again "u8.ToArray(), source, 0, data.Length)));
         Assert.Equal([.. "again "u8, .. data], peer.Read(6 + data.Length));
         UntilClosed(rig, source);
@@ -394,7 +396,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             byte[] head = [(byte)t, 0];
             Repeat(rig, () =>
             {
-                // Every second one is a file, the others are their heads alone.
+                // Every second message has a file, the others only a head.
                 bool hasFile = head[1] % 2 == 0;
                 if ((hasFile ? session.Send(head, source, head[1], 60_000) : session.Send(head)) != SendResult.Queued) return false;
                 return ++head[1] == Messages;

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Flush: what a callback has sent leaves while it still runs (contract 14), on the loop as well.</summary>
+/// <summary>Flush: data sent by a callback leaves while the callback still runs (contract 14), on the loop as
+/// well.</summary>
 public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(15);
@@ -101,7 +102,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
                 x.Flush();
                 x.Send("a"u8);
                 x.CallReserve(3)[0] = (byte)'b';
-                x.Flush(); // nothing passes it, and it can be committed still
+                x.Flush(); // nothing overtakes it, and it can still be committed
                 x.CallCommit(1);
                 x.Send("c"u8);
                 x.Flush();

@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 17 for broadcasts that have a form for each class of members, and for those of shared bytes.</summary>
+/// <summary>Contract 17 for broadcasts encoded per class of members, and for broadcasts of shared bytes.</summary>
 public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(transport)
 {
     private static void Write(string text, int memberClass, IBufferWriter<byte> output) => output.Write(Bytes($"{memberClass}[{text}]"));
@@ -87,7 +87,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         rig.Elsewhere(() => group.Broadcast("a", asked.Encoder()));
         rig.Join();
         Assert.Equal("012", asked.Classes);
-        Assert.Equal("1[a]", pairs[1].Peer.ReadText(4)); // the loops have it
+        Assert.Equal("1[a]", pairs[1].Peer.ReadText(4)); // the loops have processed it
         Assert.Equal("0[a]", pairs[0].Peer.ReadText(4));
         rig.OnLoop(pairs[1].Session, () => group.Leave(pairs[1].Session));
         pairs[0].Session.Abort();
@@ -106,7 +106,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         Assert.Equal("5[c]0[d]", pairs[1].Peer.ReadText(8));
         Assert.Equal("2[a]2[b]0[d]", pairs[2].Peer.ReadText(12));
         Assert.Equal("2[a]2[b]0[d]", pairs[3].Peer.ReadText(12));
-        Assert.Equal(SendResult.Queued, new SessionGroup().Broadcast("", static (_, _, _) => Assert.Fail("nobody is there")));
+        Assert.Equal(SendResult.Queued, new SessionGroup().Broadcast("", static (_, _, _) => Assert.Fail("the group is empty")));
         Assert.Throws<ArgumentOutOfRangeException>(() => group.Join(pairs[1].Session, 16));
         Assert.Throws<ArgumentOutOfRangeException>(() => group.Join(pairs[1].Session, -1));
     });
@@ -119,7 +119,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         Asked asked = new();
         rig.Elsewhere(() =>
         {
-            // Of one caller, and the loops may not have seen any of it yet.
+            // From one caller, and the loops may not have processed any of it yet.
             foreach ((RecordingSession session, _) in pairs) session.Send("first "u8);
             for (int i = 0; i < 2; i++) group.Join(pairs[i].Session, i + 1);
             group.Broadcast("formed", asked.Encoder());
@@ -147,7 +147,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 6);
         SessionGroup group = Joined(rig, pairs, onLoop, static i => i % 3);
-        // Around the borders of copying, of runs and of blocks; class 1 gets twice of what the others get.
+        // Near the limits of copying, of runs and of blocks; class 1 gets twice the size of the others.
         int[] lengths = [1, 1023, 1024, 5000, 8191, 16_383, 16_384, 33_000, 70_000, 100];
         byte[] all = Pattern(100_000, 3);
         foreach (int length in lengths)
@@ -190,7 +190,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         {
             Assert.Equal("on purpose", Assert.Throws<InvalidOperationException>(() => { group.Broadcast("x", bad); }).Message);
             Assert.Equal("on purpose", Assert.Throws<InvalidOperationException>(() => { _ = group.BroadcastAsync("x", bad, TimeSpan.Zero); }).Message);
-            // And another group's broadcast in the middle of one.
+            // A broadcast of another group in the middle of one.
             group.Broadcast("outer", (text, memberClass, output) =>
             {
                 Write(text, memberClass, output);
@@ -218,7 +218,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
             if (memberClass == 1) output.Write("+"u8);
         };
         Assert.Equal(new BroadcastResult(2, 0), rig.Await(group.BroadcastAsync(half, encoder, Timeout.InfiniteTimeSpan)));
-        // Twice half fits, twice half and a byte does not.
+        // Twice half the limit fits, twice half and a byte does not.
         Assert.Equal(new BroadcastResult(1, 1), rig.Await(group.BroadcastAsync(half, encoder, Timeout.InfiniteTimeSpan)));
         Assert.Equal(1, server.ReadCounters().BroadcastsDropped);
         rig.OnLoop(pairs[0].Session, () => pairs[0].Session.Gate = BroadcastGate.Open);

@@ -2,7 +2,8 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A <see cref="FramedSession"/> on a connection: bytes that come in any pieces are messages, and what a message does is heeded before the next.</summary>
+/// <summary>A <see cref="FramedSession"/> on a connection: bytes in any pieces become messages, and the actions of a
+/// message take effect before the next.</summary>
 public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
 {
     private static FrameFormat FormatOf(string name) => name switch
@@ -26,7 +27,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
         ArrayBufferWriter<byte> stream = new();
         for (int i = 0; i < 60; i++)
         {
-            // Letters only: none of them is a delimiter. Each ninth is larger than a receive of 8 KiB.
+            // Only letters, which are no delimiters. Each ninth message is larger than a receive of 8 KiB.
             byte[] message = Filled((char)('a' + (i % 26)), name == "fixed" ? 33 : i % 9 == 8 ? 9_000 + i : i);
             format.Write(stream, message, name == "prefix" ? [(byte)i, 7] : default);
         }
@@ -47,7 +48,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     {
         Messages session = new(FrameFormat.LengthPrefix(2, limitBytes: 5), static (_, _, _) => { });
         Peer peer = rig.Dial(Serve(rig, () => session).EndPoint!);
-        // Nothing of the message itself has to come.
+        // No byte of the message itself needs to arrive.
         peer.Write([0, 5, .. "hello"u8, 0, 6]);
         rig.Until(() => session.Ended is not null, "the end");
         Assert.Equal(["hello"], session.All);

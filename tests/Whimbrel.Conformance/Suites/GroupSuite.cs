@@ -63,7 +63,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
                 Assert.Equal(here.Count, server.Sessions.MembersHere.Count);
                 seen += here.Count;
                 if (here.Count < 3) return;
-                // The first that is seen leaves itself, takes another one with it and ends a third.
+                // The first session visited leaves, removes another one and ends a third.
                 Session? gone = null;
                 HashSet<Session> again = [];
                 foreach (Session session in group.MembersHere)
@@ -109,7 +109,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal("for the awaiter", thrown.Message);
         Assert.Equal(pairs.Count, visited);
         Assert.All(pairs, static p => Assert.True(p.Session.IsConnected));
-        rig.Await(new SessionGroup().ForEachAsync(static _ => Assert.Fail("nobody is there")));
+        rig.Await(new SessionGroup().ForEachAsync(static _ => Assert.Fail("the group is empty")));
     });
 
     [Fact, Contract(17)]
@@ -288,7 +288,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             session.Gate = BroadcastGate.Held;
             server.Broadcast("held"u8);
             session.Gate = BroadcastGate.Shut;
-            // On the pool the loop may have taken the broadcast already, and the gate not yet.
+            // With thread-pool scheduling the loop may have processed the broadcast already, and the gate not yet.
             if (!rig.IsPool) Assert.Equal(0, session.BytesPending);
             server.Broadcast("shut"u8);
             session.Gate = BroadcastGate.Open;
@@ -311,7 +311,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             session.Gate = BroadcastGate.Held;
             server.Broadcast(Filled('a', Limit - 10));
             server.Broadcast(Filled('b', 10));
-            // On the pool a broadcast counts when the loop has drained it (contract 8).
+            // With thread-pool scheduling a broadcast counts when the loop has processed it (contract 8).
             if (!rig.IsPool) Assert.Equal(Limit, session.BytesPending);
         });
         rig.Settle();
@@ -363,7 +363,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         {
             for (int i = 0; i < 60 && at < all.Length; i++)
             {
-                // Lengths around every border that the joining has.
+                // Lengths near every limit of joining broadcasts.
                 int length = Math.Min(all.Length - at, (number % 7) switch { 0 => 1, 1 => 1023, 2 => 1024, 3 => 7, 4 => 333, 5 => 5000, _ => 64 });
                 if (server.Broadcast(all.AsSpan(at, length)) == SendResult.Full) return false;
                 at += length;
@@ -388,7 +388,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         rig.Until(() => some.Count == inSome.Count, "the members of one loop");
         int filled = 0;
         using ManualResetEventSlim goOn = new();
-        // Real loops stand still meanwhile, virtual ones are not run.
+        // Real loops are blocked meanwhile, virtual ones are not run.
         int standing = 0;
         for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++)
         {
@@ -499,7 +499,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     public void A_waiter_for_space_does_not_hang_on_a_dead_member(bool blocking) => Run(rig =>
     {
         Assert.SkipWhen(blocking && rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
-        // Three waits up to the limit: each takes the tenth of a second in which nothing moves.
+        // Three waits up to the limit: each takes the tenth of a second without progress.
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, SlowConsumer.Disconnect, limit: 256 * 1024));
         RecordingSession dead = pairs[0].Session;
         Clog(rig, dead);

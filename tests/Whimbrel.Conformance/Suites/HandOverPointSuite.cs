@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 15 at every callback: accepted and dialled, in the clear, with TLS from the start and after an upgrade.</summary>
+/// <summary>Contract 15 in every callback: accepted and client connections, in the clear, with TLS from the start and
+/// after an upgrade.</summary>
 public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
 {
     public static TheoryData<string, string, bool> Points
@@ -100,7 +101,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
         Giver giver = new("connecting", taker, null, isDialled: false) { ThrowsAtEnd = true };
         Peer peer = Dial(rig, giver, null);
         Assert.Equal(CloseCause.UserException, taker.End());
-        // On the pool the loop is not kept waiting, and may have opened it meanwhile.
+        // With thread-pool scheduling the loop does not wait, and may have opened it meanwhile.
         if (!rig.IsPool) Assert.Equal("connect failed UserException", taker.Life);
         peer.Close();
     });

@@ -90,7 +90,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
         peer.Write("x");
         Assert.Equal("first second ", Encoding.ASCII.GetString(peer.Read(13)));
         Assert.Equal(0, sent);
-        // The peer knows that it is connected, and so it is a member.
+        // The peer knows that it is connected, so it is a member.
         Assert.Equal(new BroadcastResult(1, 0), rig.Await(group.BroadcastAsync(Bytes("third"))));
         Assert.Equal("third", Encoding.ASCII.GetString(peer.Read(5)));
         next.Abort();

@@ -5,7 +5,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Dials of names and of several addresses in virtual time: the order, the head start, and every way out in every phase.</summary>
+/// <summary>Connects to names and to several addresses in virtual time: the order, the head start, and every end in
+/// every phase.</summary>
 public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
 {
     private const int Port = 4000;
@@ -35,7 +36,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         foreach (IPAddress address in addresses) rig.Memory.AddBlackHole(At(address));
     }
 
-    /// <summary>Connects and gives the virtual time that it took.</summary>
+    /// <summary>Connects, and returns the virtual time it took.</summary>
     private static long Time(MemoryRig rig, Action act)
     {
         long start = rig.Memory.VirtualTimeMs;
@@ -66,7 +67,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         RecordingClient client = ClientOf(rig, "many");
         Assert.Equal(place * 250, Time(rig, () => Assert.Equal(server.EndPoint, rig.Connect(client).RemoteEndPoint)));
         server.Connected();
-        // The losers are closed: what is left is the listener and the two ends.
+        // The losing attempts are closed: the listener and the two ends remain.
         rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 3, "the losers to be closed");
         Assert.All(rig.Engine.Loops, static l => Assert.Equal(0, l.Timers.Count));
     });
@@ -93,7 +94,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     [Fact]
     public void One_that_fails_late_does_not_cost_the_others_their_head_start() => Test(rig =>
     {
-        // 0 ms: the first is tried and stays silent. 250 ms: the second is refused, and the third follows at once.
+        // 0 ms: the first address is tried and does not respond. 250 ms: the second is refused, and the third follows
+        // immediately.
         rig.Memory.AddHost("mixed", s_six1, s_four1, s_six2);
         BlackHoles(rig, s_six1);
         ServeAt(rig, s_six2);
@@ -200,7 +202,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     [Fact]
     public void A_name_with_invalid_addresses_is_unknown() => Test(rig =>
     {
-        // What filters answer. Dialled, it would lead to this machine.
+        // Responses of DNS filters. A connect to them would reach this machine.
         rig.Memory.AddHost("filtered", IPAddress.Any, IPAddress.IPv6Any);
         rig.Memory.AddHost("four", s_four1);
         ServeAt(rig, IPAddress.Any);
@@ -318,7 +320,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     [MemberData(nameof(WaysOut), DisableDiscoveryEnumeration = true)]
     public void A_connect_ends_at_once_by_every_way_out_in_every_phase(string name, int atMs, string way) => Test(rig =>
     {
-        // "slow" is still being looked up; "holes" has one connector up to 250 ms, and then two.
+        // "slow" is still being resolved; "holes" has one connector until 250 ms, and then two.
         rig.Memory.AddHost("slow", TimeSpan.FromSeconds(2), s_four1);
         rig.Memory.AddHost("holes", s_six1, s_four1, s_six2);
         BlackHoles(rig, s_six1, s_six2, s_four1);
@@ -465,7 +467,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     public void Each_outage_has_its_own_delays_attempts_and_time() => Test(rig =>
     {
         RecordingServer server = ServeAt(rig, s_four1);
-        // Attempts 100, 300 and 700 ms after the beginning, so that the third is the last by both limits. Only the first dial is one that is not repeated.
+        // Attempts 100, 300 and 700 ms after the beginning, so that the third is the last by both limits. Only the
+        // first connect is not retried.
         ReconnectPolicy policy = new() { InitialDelay = TimeSpan.FromMilliseconds(100), Jitter = false, MaxAttempts = 3, MaxElapsed = TimeSpan.FromMilliseconds(700), ResetAfter = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy });
         rig.Connect(client);
@@ -484,7 +487,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         Assert.Equal(story, client.Events);
         Assert.Equal(Enumerable.Repeat((double[])[100, 200, 400], 3).SelectMany(static d => d), client.Delays.Select(static d => d.TotalMilliseconds));
 
-        // And the last is the last of its own.
+        // And the last one is the last of its own connect.
         rig.Pass(TimeSpan.FromSeconds(1));
         rig.Await(server.StopAsync(TimeSpan.Zero));
         client.Until("gave up Refused");
@@ -501,7 +504,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
             ValueTask disconnected = default;
             client.OnEvent = text =>
             {
-                // Due at the same moment and started before, it comes first; what the disconnect posts comes in the next turn.
+                // Due at the same time and started earlier, it fires first; the disconnect's post is processed in the
+                // next iteration.
                 if (text == "reconnecting 1") Loop.Current!.StartTimer(delay, _ => disconnected = client.DisconnectAsync());
             };
             rig.Connect(client);

@@ -394,7 +394,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
                 session.FinishSending();
                 break;
             case "overflow":
-                // Until the queue takes no more, and neither does the system.
+                // Until neither the queue nor the kernel accepts more.
                 while (session.Send(new byte[4096]) == SendResult.Queued)
                 {
                 }
@@ -441,7 +441,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         peer?.Close();
         if (client is not null) rig.Await(client.DisconnectAsync());
         CloseCause cause = session.End();
-        // On the pool a close is on its way to the loop when IsConnected is false already, and the peer's FIN may be there before it.
+        // With thread-pool scheduling a close is a post to the loop while IsConnected is false already, and the peer's
+        // FIN may be processed before it.
         CloseCause[] others = rig.IsPool && peer is not null ? [CloseCause.PeerClosed] : [];
         Assert.Contains(cause, CausesOf(first).Concat(CausesOf(second)).Concat(others));
         session.CheckLife();

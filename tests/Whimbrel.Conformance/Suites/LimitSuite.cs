@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 8: the send queue has a limit, a policy, and a count that is true.</summary>
+/// <summary>Contract 8: the send queue has a limit, a policy, and an exact counter.</summary>
 public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
 {
     [Theory, Contract(8)]
@@ -106,7 +106,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Assert.All(thrown, static text => Assert.Equal("A message of 65,537 bytes is larger than the send queue of its connection may ever be (SendLimitBytes is 65,536). Nothing of it was taken, and the connection goes on. Await SendAsync, which sends a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.", text));
         Assert.Equal(above.Length, writer.Length);
         Assert.Equal(new byte[Limit], peer.Read(Limit));
-        // In parts it goes.
+        // Sent in parts it is possible.
         Task<SendResult> waiting = Start(rig, session, onLoop, () => session.SendAsync(above));
         Assert.Equal(above, peer.Read(above.Length));
         Assert.Equal(SendResult.Queued, Await(rig, waiting));
@@ -165,7 +165,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Clog(rig, session);
         long id = session.Id;
         SendResult above = default;
-        // TCP may take more after all, long after it took the last byte: then there was room, and nothing to see.
+        // TCP may accept more long after it accepted the last byte: then there was space, and nothing to observe.
         for (int i = 0; above != SendResult.Closed; i++)
         {
             Assert.True(i < 100, "the system takes more and more");
@@ -247,10 +247,10 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             for (int i = 0; i < 100; i++)
             {
                 SendResult result = session.Send(message);
-                if (result == SendResult.Full) return false; // the mailbox is full; the loop gets to it
+                if (result == SendResult.Full) return false; // the mailbox is full, and the loop will process it
                 Assert.Equal(SendResult.Queued, result);
                 expected += message.Length;
-                // Several looks, because the loop is just now moving the bytes from here to there.
+                // Several reads, because the loop is moving the bytes at the moment.
                 for (int look = 0; look < 5; look++) Assert.Equal(expected, session.BytesPending);
                 if (++sent == 30_000) return true;
             }
@@ -267,7 +267,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(100, 50 * 1024, 5)]
     public void Sends_of_another_thread_to_many_idle_sessions_are_all_accepted(int sessions, int bytes, int bursts) => Run(rig =>
     {
-        if (rig.IsVirtual) sessions = Math.Min(sessions, 300); // seeds repeat it
+        if (rig.IsVirtual) sessions = Math.Min(sessions, 300); // seeds repeat the test
         RecordingServer server = rig.Serve();
         List<(RecordingSession Session, Peer Peer)> pairs = [];
         for (int i = 0; i < sessions; i++)
@@ -281,7 +281,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         {
             int taken = 0;
             using ManualResetEventSlim goOn = new();
-            // No loop gets to anything before all is sent. In virtual time other threads do all they do in one step anyway.
+            // No loop processes anything before all is sent. In virtual time other threads complete in one step anyway.
             for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++) rig.Engine.GetLoop(i).Post(goOn.Wait);
             rig.Elsewhere(() =>
             {
@@ -318,7 +318,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
                 Step(() => session.Send(new Plain(new byte[3000]), 3000), 3000);
                 Step(() => session.Send("five5"), 5);
                 Step(() => session.SendAsync(new byte[7]).AsTask().GetAwaiter().GetResult(), 7);
-                // On the pool a broadcast counts when the loop has drained it.
+                // With thread-pool scheduling a broadcast counts when the loop has processed it.
                 if (onLoop && !rig.IsPool) Step(() => group.Broadcast(new byte[100]), 100);
                 else if (onLoop) group.Broadcast(new byte[100]);
             });
@@ -411,7 +411,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal("aaaaaaaaaabbbbbbbbbb", otherPeer.ReadText(20));
             rig.Settle();
         }
-        while (slow.IsConnected && slow.BytesSent != sent); // a busy system has taken more after all: then there was room, and nothing to see
+        // A busy kernel accepted more after all: then there was space, and nothing to observe.
+        while (slow.IsConnected && slow.BytesSent != sent);
 
         Assert.Equal(new BroadcastResult(2, 0), first);
         Assert.Equal(new BroadcastResult(1, 1), second);
@@ -455,7 +456,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
 
         Assert.True(full > 0, "the flood never met the limit");
         Assert.True(session.BytesPending <= OneMiB + 32 * 1024, $"{session.BytesPending} bytes pending");
-        // The first 64 KiB of a queue may lie in references to broadcasts, each between two blocks.
+        // The first 64 KiB of a queue may be references to broadcasts, each between two blocks.
         int references = kind == "broadcasts" ? 2 * (64 * 1024 / message.Length) : 0;
         Assert.True(most <= (2 * OneMiB / (32 * 1024)) + 8 + references, $"{most} blocks of 32 KiB for a queue of 1 MiB");
 

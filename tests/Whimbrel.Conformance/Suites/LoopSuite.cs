@@ -4,7 +4,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What a loop offers by itself: posting, dispatching, timers.</summary>
+/// <summary>Features of a loop itself: posting, dispatching, timers.</summary>
 public abstract class LoopSuite(Transport transport) : Suite(transport)
 {
     private static readonly int[] s_dues = [30, 10, 20, 0, 10];
@@ -277,7 +277,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                 x.Send(data);
             });
             Peer peer = rig.Dial(server.EndPoint!);
-            // Twice: in the turn in which the compiler comes by, user code has 250 ms.
+            // Twice: in an iteration with JIT compilation, user code has 250 ms.
             for (int i = 0; i < 2; i++)
             {
                 peer.Write("x");
@@ -305,7 +305,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             {
                 RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) =>
                 {
-                    // Long enough to lose the cpu to others many times over, and far from the limit in cpu time.
+                    // Long enough to be preempted many times, and far from the limit in CPU time.
                     for (int i = 0; i < 4_000_000; i++) Interlocked.MemoryBarrier();
                     x.Send(data);
                 });
@@ -396,7 +396,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void Each_callback_has_a_notice_of_its_own_in_a_minute() => Run(
         rig =>
         {
-            // The watchdog needs two looks, 100 ms apart; a busy machine delays them.
+            // The watchdog needs two checks, 100 ms apart; a busy machine delays them.
             RecordingServer server = rig.Serve(s =>
             {
                 s.AtConnected = _ => rig.Block(TimeSpan.FromMilliseconds(600));

@@ -44,7 +44,7 @@ public sealed class MemoryDatagramTests
             }
         }
 
-        // The faults were there, or this test shows nothing.
+        // The faults must have occurred; otherwise this test proves nothing.
         Assert.True(lost > 0 && doubled > 0 && overtaken > 0, $"{lost} lost, {doubled} doubled, {overtaken} overtaken");
     }
 
@@ -156,7 +156,7 @@ public sealed class MemoryDatagramTests
                 for (int client = 0; client < Clients; client++)
                 {
                     int me = client;
-                    // Some from their own loops, some from elsewhere.
+                    // Some from their own loops, some from other threads.
                     if (client % 2 == 0) _clients[me].Handler.Loop.Post(() => Send(me, now));
                     else Send(me, now);
                 }

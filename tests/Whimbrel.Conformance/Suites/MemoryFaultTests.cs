@@ -4,7 +4,8 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What only the memory engine can do on purpose: accepts that fail, resets in the middle, sends that break.</summary>
+/// <summary>Faults that only the memory engine can inject: failing accepts, resets in the middle, failing
+/// sends.</summary>
 public sealed class MemoryFaultTests
 {
     public static TheoryData<int> Seeds => [.. Enumerable.Range(1, Transport.IsDeep ? 200 : 10)];
@@ -68,7 +69,7 @@ public sealed class MemoryFaultTests
                 }
                 catch (IOException)
                 {
-                    return true; // reset: what came before it was right
+                    return true; // reset: the data before it was correct
                 }
             });
             peer.Close();

@@ -5,7 +5,8 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Multicast groups: joined and left while the socket runs, by interface and by source, and what is refused.</summary>
+/// <summary>Multicast groups: joined and left while the socket runs, by interface and by source, and
+/// refusals.</summary>
 public abstract class MulticastSuite(Transport transport) : Suite(transport)
 {
     private static readonly IPAddress s_one = IPAddress.Parse("239.77.1.1");
@@ -37,7 +38,8 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
 
     private static int PortOf(DatagramSocket socket) => ((IPEndPoint)socket.EndPoint!).Port;
 
-    /// <summary>What has come before a marker that is sent by unicast afterwards: everything that was to come.</summary>
+    /// <summary>Datagrams received before a unicast marker that is sent afterwards: everything that could
+    /// arrive.</summary>
     private static List<string> BeforeMarker(Rig rig, RawDatagrams sender, DatagramSocket socket, RecordingHandler handler, string marker)
     {
         sender.Send(Bytes(marker), new IPEndPoint(IPAddress.Loopback, PortOf(socket)));
@@ -146,7 +148,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     [InlineData(false)]
     public void Members_on_this_machine_receive_it_only_with_loopback(bool loopback) => Run(rig =>
     {
-        // The loopback device brings back everything by itself: another one is needed.
+        // The loopback device returns everything by itself, so another one is needed.
         string? name = rig.IsVirtual ? "memory0" : NameOfDevice(AddressFamily.InterNetwork);
         Assert.SkipWhen(name is null, "No interface of this machine has IPv4 and multicast.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, groups: [new MulticastGroup(s_one, name)]);
@@ -240,12 +242,12 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(socket.JoinAsync(OnLo(s_two))));
         Assert.Equal(ErrorCategory.Limit, refused.Error.Category);
         Assert.Contains("net.ipv4.igmp_max_memberships", refused.Message, StringComparison.Ordinal);
-        // One less makes room for another.
+        // Leaving one group makes space for another.
         rig.Await(socket.LeaveAsync(OnLo(new IPAddress(new byte[] { 239, 77, 2, 1 }))));
         rig.Await(socket.JoinAsync(OnLo(s_two)));
         using RawDatagrams sender = new(rig);
         sender.SendToGroup(Bytes("heard"), s_two, PortOf(socket));
-        rig.Until(() => handler.Count == 1, "the last group to be heard");
+        rig.Until(() => handler.Count == 1, "a datagram of the last group");
         Close(rig, socket, handler);
     });
 

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 17, what came after the groups themselves: names, predicates, text, cancellation, whole messages at a limit.</summary>
+/// <summary>Contract 17, further features of groups: names, predicates, text, cancellation, whole messages at a
+/// limit.</summary>
 public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transport)
 {
     // ------------------------------------------------------------------ names
@@ -59,7 +60,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         Assert.Equal(0, server.Groups.Count);
         rig.OnLoop(pairs[1].Session, () => two.Join(pairs[1].Session));
         Assert.Same(two, Assert.Single(server.Groups));
-        // The first object is not listed any more: joins and broadcasts go to the one that is.
+        // The first object is no longer listed: joins and broadcasts go to the listed one.
         rig.OnLoop(pairs[0].Session, () => one.Join(pairs[0].Session));
         Assert.Equal(new BroadcastResult(2, 0), rig.Await(one.BroadcastAsync(Bytes("all"))));
         foreach ((_, Peer peer) in pairs) Assert.Equal("all", peer.ReadText(3));
@@ -78,7 +79,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
             int round = 0;
             Repeat(rig, () =>
             {
-                // Kept over the round or asked for again: both are one group.
+                // Kept from before or looked up again: both are one group.
                 SessionGroup room = server.Groups["room"];
                 room.Join(session);
                 if (round % 3 == 0) server.Groups["room"].Leave(session);
@@ -188,7 +189,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         RecordingSession session = server.Connected();
         Assert.Equal("RecordingSession cannot join a group before it is connected. Call Join in OnConnected or later.", early);
         Assert.Equal(0, groups.Count);
-        // A join and the end that cross: whatever is first, nothing stays.
+        // A join and an end that cross: no membership remains in either order.
         rig.Elsewhere(() => groups["room"].Join(session));
         session.Abort();
         session.End();
@@ -327,7 +328,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         string[] messages = ["0123456789", "abcdefghij", "too long", "four", "x", "y"];
         if (joined)
         {
-            // Posted without a pause: one run, or a few.
+            // Posted without a pause: processed in one run, or a few.
             rig.Elsewhere(() =>
             {
                 foreach (string message in messages) room.Broadcast(message);
@@ -388,7 +389,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
             Task[] waits = [];
             int taken = 0;
             using ManualResetEventSlim go = new();
-            // The loop cannot drain meanwhile: a real one stands in this callback, a virtual one is not run.
+            // The loop cannot process it meanwhile: a real one is blocked in this callback, a virtual one is not run.
             if (!rig.IsVirtual)
             {
                 bool stands = false;

@@ -50,7 +50,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         TlsPeer old = Dial(rig, server, Speaking("chat/1"));
         Assert.Equal("chat/1 for chat.test connected ", old.ReadText(31));
         TlsPeer young = Dial(rig, server, Speaking("chat/2"));
-        // With the last flight of its handshake, so that it is there before the session is.
+        // Sent with the last flight of its handshake, so that it arrives before the session exists.
         young.Write("early");
         Assert.Equal("chat/2 for chat.test connected early", young.ReadText(36));
         RecordingSession session = Nth(rig, 1);
@@ -116,7 +116,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         rig.Until(() => server.ReadCounters().TlsFailed == 1, "the failure to be counted");
         peer.Close();
         rig.Until(() => server.SessionCount == 0, "the place to be free again");
-        rig.Until(() => server.Events.Count > 1, "the server to be told");
+        rig.Until(() => server.Events.Count > 1, "the server's event");
         Assert.Equal(["started", "connect failed TlsHandshake"], server.Events);
         Assert.Empty(seen);
         Assert.Empty(rig.Sessions);
@@ -130,7 +130,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
             if (context.Tls!.ApplicationProtocol == "chat/1") throw new InvalidDataException("too old");
         });
         TlsPeer refused = Dial(rig, server, Speaking("chat/1"));
-        rig.Until(() => server.Events.Count == 3, "the server to be told");
+        rig.Until(() => server.Events.Count == 3, "the server's event");
         Assert.Equal(["started", "error InvalidDataException", "connect failed UserException"], server.Events);
         refused.Close();
         TlsPeer taken = Dial(rig, server, Speaking("chat/2"));

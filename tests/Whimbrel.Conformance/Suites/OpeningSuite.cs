@@ -11,7 +11,8 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     private static ReconnectPolicy Quick(int? attempts = null, bool retryFirst = true) =>
         new() { InitialDelay = s_soon, MaxDelay = s_soon, MaxAttempts = attempts, RetryFirstConnect = retryFirst, ResetAfter = TimeSpan.Zero };
 
-    /// <summary>The first bytes of the peer are the opening. Failures are explained, and <paramref name="explained"/> has each.</summary>
+    /// <summary>The first bytes of the peer are the opening. Failures are explained, and <paramref name="explained"/>
+    /// collects them.</summary>
     private static RecordingClient Make(Rig rig, EndPoint endPoint, List<NetworkException> explained, ReconnectPolicy? policy = null, Action<RecordingSession>? setUp = null)
     {
         RecordingClient? client = null;
@@ -88,7 +89,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
             if (how == "disconnect") _ = client.DisconnectAsync().AsTask();
             else if (how == "the peer finishes") peer.FinishSending();
             rig.Until(() => client.Attempt().Saw("disconnecting") || client.Attempt().IsOver || !client.Attempt().IsConnected, "its end to begin");
-            // What a callback on the pool has asked for is with the loop before the peer's end.
+            // With thread-pool scheduling a callback's request reaches the loop before the peer's FIN.
             rig.Settle();
             peer.Close();
         }
@@ -101,7 +102,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         Assert.Contains($"{client.Made[0].Reason}", only.Message, StringComparison.Ordinal);
         Assert.Equal(how == "refused" ? "" : $"connected, disconnected {cause}", client.Story);
         Assert.Null(client.Session);
-        // And can be asked again.
+        // And can connect again.
         dial = client.ConnectAsync().AsTask();
         if (how == "refused")
         {

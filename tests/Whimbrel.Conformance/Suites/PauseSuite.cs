@@ -317,7 +317,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         rig.Settle();
         rig.OnLoop(session, () =>
         {
-            // Whatever waits for bytes still waits when the reset comes.
+            // A pending receive is still pending when the reset arrives.
             session.PauseReceiving();
             if (!rig.IsPool) peer.Reset();
         });
@@ -365,7 +365,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         Peer peer = rig.Dial(server.EndPoint!);
         for (int i = 0; i < 20; i++)
         {
-            // Now and then more than is received at a time.
+            // Sometimes more than one receive returns.
             byte[] message = Pattern(i % 4 == 3 ? 5_000 : 10, i);
             peer.Write(message);
             Assert.Equal(message, peer.Read(message.Length));
@@ -388,7 +388,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
             Peer peer = rig.Dial(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("bye", peer.ReadText(3));
-            // Received and thrown away, so that the peer's end is seen.
+            // Received and discarded, so that the peer's FIN is seen.
             peer.Write("more");
             peer.FinishSending();
             Assert.Empty(peer.ReadToEnd());
@@ -414,7 +414,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     [InlineData(false)]
     public void A_connection_that_ends_while_paused_does_not_keep_its_loop_busy(bool isReset) => Run(rig =>
     {
-        // Not before the first byte: what has never been received from is not watched at all.
+        // Not before the first byte: a connection that was never read from is not watched at all.
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write("x");
@@ -426,7 +426,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         }
         else
         {
-            // Both halves: the system reports that whatever it was asked to watch.
+            // Both halves: the kernel reports that regardless of the registered interest.
             session.FinishSending();
             Assert.Empty(peer.ReadToEnd());
             peer.FinishSending();

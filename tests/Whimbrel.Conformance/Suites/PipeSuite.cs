@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Pipes: what one session receives is sent on another, with back-pressure from end to end, and the ends are passed on.</summary>
+/// <summary>Pipes: received data of one session is sent on another, with end-to-end back-pressure, and ends are
+/// forwarded.</summary>
 public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
 {
     /// <summary>Two sessions of one server, on any loops, and their peers.</summary>
@@ -47,7 +48,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
                 () =>
                 {
                     Step(ends.PeerA, toB, ref writtenA, toA, ref readA, ref endA, buffer, buffer.Length);
-                    // The slow one: it reads a little at a time.
+                    // The slow peer: it reads a little at a time.
                     Step(ends.PeerB, toA, ref writtenB, toB, ref readB, ref endB, buffer, 50_000);
                     return endA && endB;
                 },
@@ -55,7 +56,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal((toA.Length, toB.Length), (readA, readB));
             Assert.Equal(new PipeResult(toB.Length, PipeEnd.Finished, default), Await(rig, there));
             Assert.Equal(new PipeResult(toA.Length, PipeEnd.Finished, default), Await(rig, back));
-            // Each has received a FIN and sent one: there is nothing left to say.
+            // Each has received a FIN and sent one.
             Assert.Contains(ends.A.End(), (CloseCause[])[CloseCause.PeerClosed, CloseCause.LocalClose]);
             Assert.Contains(ends.B.End(), (CloseCause[])[CloseCause.PeerClosed, CloseCause.LocalClose]);
             Assert.False(ends.A.Saw("received") || ends.B.Saw("received") || ends.A.Saw("peer finished"), ends.A.Life);
@@ -74,7 +75,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         int got = peer.TryRead(buffer.AsSpan(0, most));
         if (got > 0)
         {
-            Assert.True(read + got <= expected.Length && buffer.AsSpan(0, got).SequenceEqual(expected.AsSpan(read, got)), $"other bytes behind {read}");
+            Assert.True(read + got <= expected.Length && buffer.AsSpan(0, got).SequenceEqual(expected.AsSpan(read, got)), $"other bytes after {read}");
             read += got;
         }
 
@@ -89,7 +90,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         Ends ends = Two(rig, options: Narrow(rig, policy));
         Task<PipeResult> pipe = Join(rig, ends.A, ends.B);
         byte[] piece = Pattern(1_000_000, 3);
-        // On a busy machine the pipe may not have had its turn when nothing more fits: then there is room again, and more is written.
+        // On a busy machine the pipe may not have run when nothing more fits: then there is space again, and more is
+        // written.
         (int written, long pending) = (0, 0);
         rig.Until(
             () =>
@@ -101,7 +103,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
             },
             "the target to hold what its peer does not take");
         Assert.InRange(pending, 1, Limit / 2);
-        // Its own session has room to say something.
+        // Its own session has space for a message.
         rig.OnLoop(ends.B, () => Assert.Equal(SendResult.Queued, ends.B.Send(new byte[Limit / 4])));
         Assert.True(ends.A.IsConnected && ends.B.IsConnected);
         ends.A.Abort();
@@ -215,7 +217,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         ends.B.Abort();
         PipeResult result = Await(rig, pipe);
         Assert.Equal((PipeEnd.TargetEnded, CloseCause.LocalAbort), (result.End, result.Reason.Cause));
-        // A peer that is sending all the time is reset in the end, by the limit of lingering.
+        // A peer that keeps sending is finally reset by the limit of lingering.
         if (!isBusy) Assert.Equal("answer", ends.PeerA.ReadTextToEnd());
         ends.PeerA.Close();
         ends.A.End();
@@ -265,7 +267,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         Ends more = Two(rig);
         PipeResult result = Await(rig, Join(rig, more.A, ends.B));
         Assert.Equal((0L, PipeEnd.TargetEnded, CloseCause.LocalAbort), (result.Bytes, result.End, result.Reason.Cause));
-        more.A.Abort(); // its peer does not finish, and the close would wait for it
+        more.A.Abort(); // its peer does not shut down, and a close would wait for it
         more.A.End();
     });
 

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Contracts 8 and 9, where one callback has more to answer than the queue holds.</summary>
+/// <summary>Contracts 8 and 9, if one callback has more responses than the queue holds.</summary>
 public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transport)
 {
     private const int AnswerBytes = 50_000;
@@ -60,7 +60,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
         byte[] requests = [.. Enumerable.Range(0, 22).Select(static i => (byte)i)];
         for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
         ReadAnswers(rig, peer, 22);
-        // The last answer may be with the peer before the callback that sent it has counted it.
+        // The peer may have the last response before the callback that sent it has counted it.
         rig.Until(() => Volatile.Read(ref queued) + Volatile.Read(ref refused) == 22, "all answers to be counted");
         Assert.Equal(0, Volatile.Read(ref refused));
         Assert.True(session.IsConnected);
@@ -101,7 +101,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
         for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
         if (sign.EndsWith("FIN", StringComparison.Ordinal)) peer.FinishSending();
         ReadAnswers(rig, peer, count);
-        // The last answer may be with the peer before the callback that sent it has counted it.
+        // The peer may have the last response before the callback that sent it has counted it.
         rig.Until(() => Volatile.Read(ref answered) == count, "all answers to be counted");
         if (sign.EndsWith("FIN", StringComparison.Ordinal)) Assert.Equal(CloseCause.PeerClosed, session.End());
         else Assert.True(session.IsConnected);
@@ -125,7 +125,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
             s => s.AtUnread = (x, _) =>
             {
                 while (!x.IsHeldBack) Send(64 * 1024);
-                Send(1024 * 1024); // more than the ways to the peer still take, when it acknowledges later
+                Send(1024 * 1024); // more than the socket buffers hold, even with delayed acknowledgements
                 return 1;
 
                 void Send(int bytes)
@@ -181,7 +181,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
         RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
         {
             if (unread.Length >= 10) return unread.Length;
-            // Says what it thinks each time, and looks at its queue: it waits for bytes all the same.
+            // Sends a line each time and reads BytesPending, but still waits for more bytes.
             x.Send("more\n"u8);
             return x.BytesPending > 0 && x.IsHeldBack ? 1 : 0;
         });

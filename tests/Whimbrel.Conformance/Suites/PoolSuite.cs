@@ -78,7 +78,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             x.PauseReceiving();
             x.Abort();
             hasEnded = SpinWait.SpinUntil(() => x.Connection is null, TimeSpan.FromSeconds(15));
-            // A protocol with several messages in hand asks this before each.
+            // As a protocol with several buffered messages checks before each.
             wasPaused = x.IsReceivingPaused;
         });
         rig.Dial(server.EndPoint!).Write("x");
@@ -113,7 +113,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 rig.Until(() => Volatile.Read(ref inside) == 1, "the first callback");
                 rig.Settle();
                 rig.Settle();
-                // What waits, what one read may bring above it, and what the running callback has.
+                // The limit, one read above it, and the data of the running callback.
                 Assert.InRange(session.BytesReceived, 1, (128 * 1024) + (2 * ReadAtATime));
             }
             finally
@@ -137,10 +137,11 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     [InlineData(3)]
     public void Much_at_a_time_and_little_come_whole_and_in_order_whatever_the_session_leaves_of_it(int seed) => Run(rig =>
     {
-        // One thread runs everything in the simulation: the peer reads when it has written all, so that must fit.
+        // The simulation has one thread: the peer reads after it has written everything, which must fit into the
+        // buffers.
         int total = rig.IsVirtual ? 384 * 1024 : 6 * 1024 * 1024;
         byte[] all = Pattern(total, seed);
-        Random choices = new(seed); // the session's: one callback runs at a time
+        Random choices = new(seed); // owned by the session: one callback runs at a time
         int taken = 0, pauses = 0;
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
         {
@@ -148,7 +149,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             bool isAll = taken + unread.Length == total;
             int count = isAll || choices.Next(4) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
             if (!unread[..count].SequenceEqual(all.AsSpan(taken, count))) throw new InvalidOperationException($"wrong bytes at {taken}");
-            // Counted first: what is sent may arrive before this call has returned.
+            // Counted first, because the response may arrive before this call has returned.
             taken += count;
             x.Send(unread[..count]);
             if (taken < total && choices.Next(5) == 0)
@@ -213,23 +214,24 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         }
         catch (IOException)
         {
-            done = piece.Length; // it was reset, as it should be
+            done = piece.Length; // it was reset, as expected
         }
     }
 
-    /// <summary>By a call of the thread that ran the callback (docs/design/0062): the answer has left, and is counted, and the loop has slept on.</summary>
+    /// <summary>Sent by a system call of the thread that ran the callback (docs/design/0062): the response was sent and
+    /// counted while the loop slept.</summary>
     [Fact, Contract(8, 14)]
     public void An_answer_while_the_loop_sleeps_does_not_wake_it() => Run(
         rig =>
         {
             Loop loop = rig.Engine.GetLoop(0);
-            Assert.SkipWhen(rig.IsVirtual || rig.Tls != TlsKind.None || !loop.StrandsSend, "On this transport answers leave through the loop.");
+            Assert.SkipWhen(rig.IsVirtual || rig.Tls != TlsKind.None || !loop.StrandsSend, "On this transport the loop sends the responses.");
             const int answers = 100;
             byte[] answer = Pattern(20_000, 3);
             RecordingServer server = rig.Serve(
                 s => s.AtReceived = (x, _) =>
                 {
-                    // What the first one brought with it, such as a timer, is done.
+                    // The after-effects of the first one, such as a timer, are done.
                     SpinWait.SpinUntil(() => loop.Mailbox.IsLoopAsleep, TimeSpan.FromMilliseconds(50));
                     x.Send(answer.AsSpan(0, 7));
                     x.Send(answer.AsSpan(7));
@@ -245,7 +247,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 Assert.Equal(answer, peer.Read(answer.Length));
             }
 
-            // A pause of the machine between the look and the send is a wake.
+            // A pause of the machine between check and send causes a wake.
             Assert.InRange(loop.Mailbox.Wakes - wakes, 0, answers / 4);
             rig.Until(() => session.BytesPending == 0, "nothing to be pending");
             Assert.Equal(answers * answer.Length, session.BytesSent);
@@ -265,7 +267,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         {
             Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
             const int callbacks = 300;
-            Random choices = new(seed); // the session's: one callback runs at a time
+            Random choices = new(seed); // owned by the session: one callback runs at a time
             int number = 0, refused = 0;
             RecordingServer? server = null;
             server = rig.Serve(
@@ -315,7 +317,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < Beside; i++)
         {
             if (session.Send(Frame(name, i, choices.Next(3_000))) != SendResult.Queued) Interlocked.Increment(ref refused);
-            // Now beside a callback, now between two.
+            // Sometimes during a callback, sometimes between two.
             Thread.SpinWait(choices.Next(20_000));
         }
     }
@@ -347,7 +349,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 int number = BinaryPrimitives.ReadInt32LittleEndian(all[1..]);
                 Assert.Equal(next[name], number);
                 if (!all[..(9 + length)].SequenceEqual(Frame(name, number, length))) Assert.Fail($"{name} {number} is not what was sent");
-                if (name == 'c') Assert.True(next['g'] > number, $"what was sent behind broadcast {number} came before it");
+                if (name == 'c') Assert.True(next['g'] > number, $"a message sent after broadcast {number} arrived before it");
                 next[name] = number + 1;
                 _rest.RemoveRange(0, 9 + length);
             }
@@ -366,7 +368,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             x.Send("b"u8, "c"u8);
             x.CallReserve(10)[0] = (byte)'d';
             x.CallCommit(1);
-            // The loop has nothing of it, however long it takes.
+            // The loop does not have it, however long it takes.
             if (!rig.IsVirtual) Thread.SpinWait(200_000);
             if (peer!.TryRead(new byte[1]) != -1) early++;
             Assert.Equal(4, x.BytesPending);
@@ -406,13 +408,13 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
 
         static void Await(ValueTask<SendResult> sending)
         {
-            // There is room, but after 64 KiB a sender lets work that waits for a thread of the pool run first.
+            // There is space, but after 64 KiB a sender yields to work items that wait for a pool thread.
             Task<SendResult> task = sending.AsTask();
             Assert.True(task.Wait(TimeSpan.FromSeconds(10)), "an awaited send did not complete");
             Assert.Equal(SendResult.Queued, task.Result);
         }
 
-        // The rest of a flow of control that has left the callback's thread: it runs before the callback returns.
+        // The rest of an async flow that has left the callback's thread: it runs before the callback returns.
         static void SendElsewhere(Session session, string text) => OnThread(() => Assert.Equal(SendResult.Queued, session.Send(text)));
     });
 
@@ -560,7 +562,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             Assert.Equal("k", peer.ReadText(1));
             Assert.Equal(0, firedInside);
             int after = Volatile.Read(ref fired);
-            rig.Until(() => Volatile.Read(ref fired) > after, "the timer to go on");
+            rig.Until(() => Volatile.Read(ref fired) > after, "the timer to continue");
         },
         loops: 1);
 }

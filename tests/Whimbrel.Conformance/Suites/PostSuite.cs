@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>The loop as users see it: posting, and callbacks that run on it one after the other (contract 14).</summary>
+/// <summary>The loop from the user's point of view: posting, and callbacks that run on it one after the other (contract
+/// 14).</summary>
 public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
 {
     [Fact, Contract(14)]
@@ -88,8 +89,8 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         RecordingSession session = server.Connected();
         peer.Write("x");
         session.UntilReceived(1);
-        // It is received before the callback posts: an action from here may come before that one.
-        rig.Until(() => Volatile.Read(ref told) == 3, "all three to be told");
+        // Received before the callback posts: a post from here may precede that one.
+        rig.Until(() => Volatile.Read(ref told) == 3, "all three callbacks");
         Assert.Equal(["dispatched", "callback ends", "posted"], story);
         bool onLoop = false;
         session.Loop.Dispatch(() => onLoop = session.Loop.IsCurrent);
@@ -114,7 +115,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         session.Loop.Post(static () => throw new InvalidOperationException("on purpose"));
         session.Loop.Post(static _ => throw new InvalidOperationException("on purpose"), null);
         rig.OnLoop(session, static () => { });
-        // Two of a kind in one minute are one notice, and two exceptions.
+        // Two of a kind within a minute give one notice, and count as two exceptions.
         Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
         Assert.Equal("a posted action threw InvalidOperationException: on purpose. Nothing was ended; the loop goes on.", notice.Message);
         Assert.Equal(2, rig.Engine.UserExceptionCount);
@@ -168,7 +169,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
             server.Connected(1);
             otherPeer.Write("1");
             Assert.Equal("1", otherPeer.ReadText(1));
-            // What blocks is run once before: its first use has more time.
+            // The blocking code runs once before, because its first run is allowed more time.
             blockingPeer.Write("c");
             Assert.Equal("c", blockingPeer.ReadText(1));
             blockingPeer.Write("b");
@@ -181,7 +182,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
                 notice.Message,
                 $@"^OnReceived of RecordingSession \(session {blocking.Id:x}\) blocked loop 0 for (\d+) ms(?: \(\d+ ms of cpu time\))?\. Other sessions on this loop waited\. Move the work to Task\.Run, or post it in smaller pieces\.$");
             Assert.True(match.Success, notice.Message);
-            // The time in which the JIT ran meanwhile is taken off, and what passed before the watchdog first looked.
+            // The time of JIT compilation and the time before the watchdog's first check are subtracted.
             Assert.InRange(int.Parse(match.Groups[1].Value, System.Globalization.CultureInfo.InvariantCulture), 300, 20_000);
             Assert.Equal("blocked-loop.md", notice.Page);
         },

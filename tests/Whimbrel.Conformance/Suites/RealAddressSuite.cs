@@ -4,7 +4,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Addresses that only a real network has.</summary>
+/// <summary>Addresses that exist only on a real network.</summary>
 public abstract class RealAddressSuite(Transport transport) : Suite(transport)
 {
     [Fact]

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>OnReceivedAsync: receiving by methods that await, one at a time, with the peer waiting meanwhile.</summary>
+/// <summary>OnReceivedAsync: async receive methods, one call at a time, while the peer waits.</summary>
 public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(transport)
 {
     [Theory, Contract(2, 3, 13)]
@@ -52,7 +52,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
         rig.Settle();
         Assert.True(written < 32 * 1024 * 1024, "everything was taken");
         Assert.Equal(1, Volatile.Read(ref calls));
-        // What the engine had taken already, and what waits for the pool, comes on top.
+        // Data already received by the engine, and data waiting for the pool, are additional.
         Assert.InRange(session.BytesReceived, 1, 2 * 1024 * 1024);
         At(rig, session, onLoop: false, ends.SetResult);
         session.UntilReceived(written);
@@ -60,7 +60,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
         for (int at = 0; at < written; at += piece.Length)
         {
             int count = Math.Min(piece.Length, written - at);
-            Assert.True(received.AsSpan(at, count).SequenceEqual(piece.AsSpan(0, count)), $"a wrong byte behind {at}");
+            Assert.True(received.AsSpan(at, count).SequenceEqual(piece.AsSpan(0, count)), $"a wrong byte after {at}");
         }
     });
 
@@ -153,7 +153,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
         Task<StopReport> stopping = server.StopAsync(TimeSpan.FromMilliseconds(50)).AsTask();
         if (rig.IsVirtual)
         {
-            // The deadline, at which it is aborted, then the grace.
+            // The deadline, at which it is aborted, and then the grace period.
             rig.Pass(TimeSpan.FromMilliseconds(60));
             rig.Pass(TimeSpan.FromSeconds(3));
         }

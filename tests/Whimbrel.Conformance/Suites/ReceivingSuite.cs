@@ -3,10 +3,10 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 3: what a session does not take stays with the connection and comes again, joined with what follows.</summary>
+/// <summary>Contract 3: unconsumed data stays with the connection and is passed again, followed by new data.</summary>
 public abstract class ReceivingSuite(Transport transport) : Suite(transport)
 {
-    /// <summary>Waits until the session's connection has received so many bytes, taken or not.</summary>
+    /// <summary>Waits until the session's connection has received this many bytes, consumed or not.</summary>
     private static void UntilArrived(Rig rig, RecordingSession session, int count) =>
         rig.Until(() => session.BytesReceived >= count, $"{count} bytes to arrive");
 
@@ -25,21 +25,23 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         peer.Write("def");
         session.UntilReceived(6);
         Assert.Equal("abcdef", session.ReceivedText);
-        // In one or several pieces, but never a byte less than before.
+        // In one or several pieces, but never fewer bytes than before.
         Assert.Equal(session.Offers.Order().Distinct(), session.Offers);
         Assert.Equal(6, session.Offers[^1]);
-        // On the pool both may have arrived before the first callback ran.
+        // With thread-pool scheduling both may have arrived before the first callback ran.
         if (!rig.IsPool) Assert.Contains(3, session.Offers);
     });
 
-    // Sometimes into one array, into another, into one that is too short, or the engine's; in pieces of all sizes, in part left unread, with pauses.
+    // Received into one array, another one, one that is too short, or the engine's; in pieces of all sizes, partly left
+    // unconsumed, with pauses.
     [Theory, Contract(3, 13)]
     [InlineData(1)]
     [InlineData(2)]
     [InlineData(3)]
     public void Large_amounts_may_be_received_into_the_sessions_memory_and_are_unchanged(int seed) => Run(rig =>
     {
-        // One thread runs everything in the simulation: the peer reads when it has written all, so that must fit.
+        // The simulation has one thread: the peer reads after it has written everything, which must fit into the
+        // buffers.
         int total = rig.IsVirtual ? 384 * 1024 : 8 * 1024 * 1024;
         byte[] all = Pattern(total, seed);
         Random choices = new(seed);
@@ -60,7 +62,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 x.Own = choices.Next(4) switch { 0 => new byte[64 * 1024], 1 => new byte[40_000], 2 => new byte[100], _ => null };
             }
 
-            // Counted first: what is sent may arrive before this call has returned.
+            // Counted first, because the response may arrive before this call has returned.
             taken += count;
             x.Send(unread[..count]);
             if (taken < total && choices.Next(10) == 0)
@@ -99,7 +101,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Elsewhere(() => peer.Write(data));
-        // The system has taken all it takes; over TLS reading stops at a quarter of a MiB, in steps of what comes at a time.
+        // The kernel accepts no more; over TLS reading stops at a quarter of a MiB, in steps of one receive.
         if (!rig.IsVirtual) rig.Until(() => session.BytesPending > 64 * 1024, "the queue to fill");
         Assert.Equal(data, peer.Read(data.Length));
         rig.Join();
@@ -194,7 +196,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         int offers = 0;
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
         {
-            // The bytes that have come in one call or in several; the last offer is asked for.
+            // The bytes arrived in one or several calls; the last delivery was requested.
             if (unread.Length < 6) return 0;
             if (Interlocked.Increment(ref offers) > 1) return unread.Length;
             if (where == "callback") x.OfferAgain();
@@ -243,8 +245,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         session.UntilReceived(4);
     });
 
-    // A protocol that takes one message of a callback at a time; the peer's end may have been read before the first
-    // of them was looked at.
+    // A protocol that consumes one message per callback; the peer's FIN may have been received before the first message
+    // was processed.
     [Theory, Contract(3, 11)]
     [InlineData("paused")]
     [InlineData("needs more")]
@@ -761,8 +763,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         }
     }
 
-    // Safe: the block is only read, and belongs to the engine, which lives longer than the test; in the memory engine it
-    // is an array that a collection could move, so the look counts only when there was none.
+    // Safe: the block is only read, and belongs to the engine, which lives longer than the test. In the memory engine
+    // it is an array that a collection could move, so the check counts only if there was none.
     [Fact, Contract(13)]
     public unsafe void After_the_call_the_bytes_of_the_span_are_overwritten() => Run(rig =>
     {

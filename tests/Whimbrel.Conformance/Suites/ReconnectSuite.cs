@@ -2,22 +2,22 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>The policy by which a client dials again, and the ways to end it.</summary>
+/// <summary>The reconnect policy of a client, and the ways to end it.</summary>
 public abstract class ReconnectSuite(Transport transport) : Suite(transport)
 {
     private static readonly TimeSpan s_soon = TimeSpan.FromMilliseconds(5);
 
-    /// <summary>Quick, and with all its limits out of the way.</summary>
+    /// <summary>Short delays, without effective limits.</summary>
     private static ReconnectPolicy Quick(int? attempts = null, bool retryFirst = true, Func<CloseReason, bool>? stopWhen = null) =>
         new() { InitialDelay = s_soon, MaxDelay = s_soon, MaxAttempts = attempts, RetryFirstConnect = retryFirst, StopWhen = stopWhen, ResetAfter = TimeSpan.Zero };
 
-    /// <summary>Waits so long that only an end of the wait is seen.</summary>
+    /// <summary>A delay so long that only an end of the wait is observed.</summary>
     private static ReconnectPolicy Patient { get; } = new() { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false };
 
     private static RecordingClient Make(Rig rig, EndPoint endPoint, ReconnectPolicy policy, Action<RecordingSession>? setUp = null) =>
         rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, Reconnect = policy }, setUp);
 
-    /// <summary>A server that ends each connection as soon as the other side has sent something.</summary>
+    /// <summary>A server that closes each connection when the other side has sent something.</summary>
     private static RecordingServer Rude(Rig rig) => rig.Serve(static s => s.AtReceived = static (x, _) => x.Close());
 
     /// <summary>An address of a server that no longer listens.</summary>
@@ -79,7 +79,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         Assert.Equal("reconnecting 1, reconnecting 2, reconnecting 3, gave up Refused", client.Story);
         Assert.Equal(4, client.Made.Count);
         Assert.False(client.IsReconnecting);
-        // And can be asked again.
+        // And can connect again.
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(8, client.Made.Count);
     });
@@ -312,7 +312,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         rig.Until(() => rig.Engine.Loops.All(static l => l.Timers.Count == 0), "the timer of the policy to go");
         // The policy applies to the new connection, and starts again.
         client.Made[1].Send("x"u8);
-        rig.Until(() => client.Events.Count(static e => e == "reconnecting 1") == 2, "the policy to begin anew");
+        rig.Until(() => client.Events.Count(static e => e == "reconnecting 1") == 2, "the policy to start again");
     });
 
     [Fact]
@@ -344,7 +344,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     [Fact]
     public void The_end_of_the_engine_is_final_for_a_connection_too() => Run(rig =>
     {
-        // A peer of the engine's own would end first now and then.
+        // A peer on the same engine would sometimes end first.
         PeerListener listener = rig.Listen();
         RecordingClient client = Make(rig, listener.EndPoint, Quick(stopWhen: static _ => false));
         rig.Connect(client);
@@ -380,7 +380,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
             int rounds = rig.IsVirtual || Transport.IsDeep ? 10_000 : 2_000;
             RecordingServer server = Rude(rig);
             ReconnectPolicy policy = new() { InitialDelay = TimeSpan.FromMilliseconds(1), MaxDelay = TimeSpan.FromMilliseconds(1), ResetAfter = TimeSpan.Zero };
-            // Several, because most of the time each waits: for its delay, or for the other end.
+            // Several, because each waits most of the time, for its delay or for the other end.
             CountingClient[] clients = [.. Enumerable.Range(0, 8).Select(_ => new CountingClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy }))];
             foreach (CountingClient client in clients) rig.Await(client.ConnectAsync());
             rig.Until(() => clients.Sum(static c => c.Connections) >= 500, "the first 500");
@@ -396,7 +396,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
             }
 
             long grown = GC.GetTotalMemory(forceFullCollection: true) - bytes;
-            // Of each client a connection that comes, and both ends of one that goes. Fewer than before: what tests before this one have closed since.
+            // Per client one opening connection, and both ends of a closing one. Fewer than before is possible: earlier
+            // tests may have closed descriptors meanwhile.
             Assert.InRange(Descriptors() - descriptors, -1000, 3 * clients.Length);
             Assert.InRange(grown, long.MinValue, 1024 * 1024);
             Assert.All(rig.Engine.Loops, l => Assert.InRange(l.ResidentCount, 0, 6 * clients.Length));

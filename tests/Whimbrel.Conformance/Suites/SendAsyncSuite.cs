@@ -659,7 +659,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     public void Senders_of_many_connections_share_a_turn() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsPool, "Callbacks on the pool have a share of a run, not of a loop turn.");
+            Assert.SkipWhen(rig.IsPool, "Callbacks on the pool have a share of a run, not of a loop iteration.");
             const int Piece = 64 * 1024;
             const int Sessions = 48;
             Dictionary<long, long> sent = []; // by turn; on the loop only

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>What a session says about its own send queue: its limit, messages above it, the mark of OnDrained (contract 8).</summary>
+/// <summary>A session's send queue: its limit, messages above it, the mark of OnDrained (contract 8).</summary>
 public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transport)
 {
     [Fact, Contract(8)]
@@ -19,7 +19,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
             session.Limit = Limit + second.Length;
             Assert.Equal(SendResult.Queued, session.Send(second));
             Assert.Equal(SendResult.Full, session.Send("x"u8));
-            // Below what is pending: that stays.
+            // Below the pending bytes, which stay.
             session.Limit = 4096;
             Assert.Equal(SendResult.Full, session.Send("x"u8));
             Assert.Throws<ArgumentOutOfRangeException>(() => session.Limit = 4095);

@@ -83,7 +83,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
         List<Task<long>> marks = [];
         for (int i = 0; i < 5; i++)
         {
-            // The first, the third and the last are given up.
+            // The first, the third and the last are cancelled.
             byte[] message = Filled((char)('a' + i), i == 1 ? 2 * Limit : 5);
             sends.Add(Start(rig, session, onLoop: i < 3, () => session.SendAsync(message, i % 2 == 0 ? source.Token : default)));
             marks.Add(Start(rig, session, onLoop: i < 3, async () => await session.SentAsync().ConfigureAwait(false) ? session.BytesSent : -1));

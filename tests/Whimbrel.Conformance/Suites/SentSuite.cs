@@ -407,7 +407,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
 
         internal bool AskedOnLoop { get; private set; }
 
-        /// <summary>Null throws.</summary>
+        /// <summary>Return value of OnSending; null throws.</summary>
         internal bool? Answer { get; set; } = false;
 
         internal ReadOnlySpan<byte> Take(int count)

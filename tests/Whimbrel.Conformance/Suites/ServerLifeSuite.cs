@@ -87,7 +87,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         rig.Dial(server.EndPoint!);
         server.Connected(1);
         // With thread-pool scheduling the session may be called first.
-        rig.Until(() => server.AllEvents.Contains("connected"), "the server to be told of the second");
+        rig.Until(() => server.AllEvents.Contains("connected"), "the server's event for the second");
         Assert.Equal(["started", "connecting", "connected"], server.AllEvents.Where(static e => e != "starting"));
     });
 
@@ -231,7 +231,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
-        // The first cause wins: it was closing already.
+        // The first cause wins: it was already closing.
         Assert.Equal(CloseCause.LocalClose, session.End());
         Assert.Equal("connecting, connected, received 1, disconnecting LocalClose, error InvalidDataException, disconnected LocalClose", session.Life);
         peer.EndsInReset();
@@ -333,7 +333,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         if (!atOnce)
         {
             session.Until("server stopping");
-            // The shorter deadline counts.
+            // The shorter deadline applies.
             rig.Await(server.StopAsync(TimeSpan.FromMilliseconds(20)));
         }
 

@@ -104,7 +104,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             peer.Close();
         }
 
-        // Long before the deadline: it ends when the last session has.
+        // Long before the deadline: it ends with the last session.
         Assert.Equal(new StopReport(3, 0), rig.Await(stop));
         Assert.All(server.Made, static s => Assert.Equal(CloseCause.ServerStopped, s.Reason.Cause));
         Assert.All(server.Made, static s => Assert.True(s.IsOver));
@@ -252,7 +252,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_connection_that_reaches_its_loop_after_an_abrupt_stop_is_closed() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "Needs a loop that is busy while the others go on.");
+        Assert.SkipWhen(rig.IsVirtual, "Needs a loop that is busy while the others continue.");
         using ManualResetEventSlim release = new();
         using ManualResetEventSlim isBusy = new();
         int chosen = 0;
@@ -268,7 +268,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
                     isBusy.Set();
                     release.Wait(TimeSpan.FromSeconds(15));
                 });
-                // The connection must not reach that loop before the action: what hands it over may pass posts.
+                // The connection must not reach that loop before the action: its hand-over may overtake posts.
                 isBusy.Wait(TimeSpan.FromSeconds(15));
                 Volatile.Write(ref chosen, 1);
                 return other;
@@ -280,7 +280,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         rig.Pass(TimeSpan.FromMilliseconds(50));
         release.Set();
         rig.Await(stopping);
-        // However it ends: it ends.
+        // It ends in any way.
         peer.EndsInReset();
         Assert.Equal("connecting, connect failed ServerStopped", server.Session().Life);
     });
@@ -305,7 +305,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             }
             catch (InvalidOperationException)
             {
-                // It says that it was stopped.
+                // It reports that it was stopped.
             }
 
             rig.Await(server.StopAsync());
@@ -455,7 +455,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         StopReport report = rig.Await(new ValueTask<StopReport>(stop));
         Assert.Equal((0, 1, true), (report.Drained, report.Aborted, report.IsComplete));
         peer.EndsInReset();
-        // What comes too late is not meant for the next life.
+        // A late item does not apply to the next start.
         rig.Await(server.StartAsync());
         using CancellationTokenSource late = new();
         Assert.True(rig.Await(server.StopAsync(late.Token)).IsComplete);
@@ -682,7 +682,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             if (wave == 0) before = OpenDescriptors();
         }
 
-        // Some slack for what the runtime opens by itself.
+        // Some tolerance for descriptors that the runtime opens itself.
         Assert.InRange(OpenDescriptors(), 0, before + 10);
         Assert.Equal(50 * waves, server.AcceptedCount);
     });

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 18: what is posted to a session runs in the order of its callbacks, and what was taken runs.</summary>
+/// <summary>Contract 18: posts to a session run in the order of its callbacks, and accepted posts always run.</summary>
 public abstract class SessionPostSuite(Transport transport) : TrafficSuite(transport)
 {
     [Theory, Contract(18, 4)]
@@ -131,7 +131,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         });
         rig.Join();
         byte[] seen = peer.ReadToEnd();
-        peer.FinishSending(); // or the close waits for it
+        peer.FinishSending(); // otherwise the close waits for it
         Assert.Equal(CloseCause.LocalClose, session.End());
         Assert.True(ran);
         if (!rig.IsPool) Assert.Equal("12", Text(seen));
@@ -160,7 +160,8 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         {
             Repeat(rig, () =>
             {
-                // Three that post as fast as they can are faster than the one that runs: what waits must not take longer than the test.
+                // Three threads that post at full speed are faster than the one that runs the posts: the backlog must
+                // not take longer than the test.
                 if (Volatile.Read(ref taken) - Volatile.Read(ref ran) > 2_000)
                 {
                     Thread.Yield();
@@ -177,7 +178,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             });
         }
 
-        rig.Until(() => Volatile.Read(ref taken) > 500, "posts to be under way");
+        rig.Until(() => Volatile.Read(ref taken) > 500, "posts to be pending");
         if (end == "abort") session.Abort();
         else if (end == "reset") peer.Reset();
         else if (end == "throw") session.Post(static () => throw new InvalidOperationException("on purpose"));

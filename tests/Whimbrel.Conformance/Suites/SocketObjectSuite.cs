@@ -4,12 +4,12 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Socket objects over what the library has open, and sockets that user code makes.</summary>
+/// <summary>Socket objects for descriptors of the library, and sockets created by user code.</summary>
 public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
 {
     private static bool IsDisposed(Socket socket) => socket.SafeHandle.IsClosed;
 
-    /// <summary>A hook that makes sockets of their own kind, and what it made, in order.</summary>
+    /// <summary>A hook that creates sockets of a given type, and the created sockets, in order.</summary>
     private static Func<EndPoint, Socket> Making(ConcurrentQueue<Socket> made, SocketType type = SocketType.Stream) => endPoint =>
     {
         Socket socket = new(endPoint.AddressFamily, type, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : type == SocketType.Stream ? ProtocolType.Tcp : ProtocolType.Udp);
@@ -108,7 +108,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Reading_the_socket_while_connections_end_returns_that_connections_object_or_null() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Unix socket clients have no addresses that tell them apart.");
+        Assert.SkipWhen(rig.IsUnix, "Unix socket clients have no addresses that distinguish them.");
         RecordingServer server = rig.Serve();
         ConcurrentQueue<Session> asked = new();
         using ManualResetEventSlim isOver = new();
@@ -126,7 +126,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
                         }
                         catch (Exception e) when (e is ObjectDisposedException or SocketException)
                         {
-                            // It has ended since.
+                            // It has ended meanwhile.
                         }
                     }
                 }
@@ -165,7 +165,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
             Assert.Equal(2 + round, all.Length);
             Assert.Same(all[0], server.Socket);
             Assert.Same(all[^1], session.Socket);
-            // The kernel doubles what it is given.
+            // The kernel doubles the value.
             if (OperatingSystem.IsLinux()) Assert.Equal(60_000, session.Socket!.SendBufferSize);
             byte[] data = Pattern(200_000);
             Assert.Equal(SendResult.Queued, session.Send(data));

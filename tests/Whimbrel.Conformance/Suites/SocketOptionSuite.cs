@@ -19,7 +19,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         ("KeepAliveCount", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPCNT, 4),
         ("UserTimeout", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT, 4321),
         ("TypeOfService", SocketAbi.IPPROTO_IP, SocketAbi.IP_TOS, 0x28),
-        // The kernel doubles what it is given, for its own book-keeping.
+        // The kernel doubles the value for its own bookkeeping.
         ("ReceiveBufferBytes", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF, 40_000),
         ("SendBufferBytes", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, 60_000),
     ];
@@ -56,7 +56,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
 
     private static void NeedsLinux() => Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
 
-    /// <summary>A listener, an accepted connection and a dialled one with these options, all open.</summary>
+    /// <summary>A listener, an accepted and a client connection with these options, all open.</summary>
     private static MadeSockets Connected(Rig rig, Func<Action<NewSocket>, ServerOptions> serverOptions, Func<EndPoint, Action<NewSocket>, ClientOptions> clientOptions)
     {
         MadeSockets made = new();
@@ -168,7 +168,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     public void A_server_can_listen_at_an_address_that_is_not_there_yet() => Run(rig =>
     {
         NeedsLinux();
-        // From the block that is kept for documentation.
+        // From the block reserved for documentation.
         IPEndPoint absent = new(IPAddress.Parse("203.0.113.1"), 0);
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = absent, FreeBind = true });
         Assert.Equal(absent.Address, ((IPEndPoint)server.EndPoint!).Address);
@@ -254,7 +254,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         });
         Peer refused = rig.Dial(server.EndPoint!);
         Assert.Empty(refused.ReadToEnd());
-        rig.Until(() => server.Events.Contains("error NetworkException"), "the server to be told");
+        rig.Until(() => server.Events.Contains("error NetworkException"), "the server's event");
         rig.Dial(server.EndPoint!);
         server.Connected();
         Assert.Single(server.Made);
@@ -403,7 +403,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         LoopRoom.EnterNetwork(rig);
         LoopRoom.SetSysctl(rig, "tcp_fastopen", "3");
         RecordingServer server = rig.MakeServer(setUp, FastServer(rig, s_loopback, made.Note));
-        // On the loop, where the sysctl that the start looks at is that of the loop's network.
+        // On the loop, so that the start reads the sysctl of the loop's network namespace.
         rig.Await(new ValueTask(LoopRoom.On(rig, () => server.StartAsync().AsTask())));
         Assert.Equal(16, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN));
         return server;
@@ -412,7 +412,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     private static RecordingSession DialFast(Rig rig, EndPoint endPoint, Action<RecordingSession>? setUp) =>
         rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, FastOpen = true }, setUp));
 
-    /// <summary>The first dial gets the cookie that makes the next ones fast.</summary>
+    /// <summary>The first connect gets the cookie that makes the next ones fast.</summary>
     private static void Introduce(Rig rig, RecordingServer server)
     {
         RecordingSession first = DialFast(rig, server.EndPoint!, null);
@@ -434,7 +434,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             RecordingSession second = DialFast(rig, server.EndPoint!, static s => s.AtConnected = static x => x.Send("hello"u8));
             second.UntilReceived(5);
             Assert.True(CameWithSyn(made, 1), "the bytes came after the handshake");
-            // And it is an ordinary connection from then on, larger than any SYN.
+            // From then on it is an ordinary connection, with more data than fits into a SYN.
             byte[] data = Pattern(300_000);
             second.Send(data);
             second.UntilReceived(5 + data.Length);
@@ -487,7 +487,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             List<Socket> sockets = [];
             EndPoint address = LoopRoom.On(rig, () =>
             {
-                // Its queue is full, so that the SYN is dropped and comes again after a second.
+                // Its backlog is full, so the SYN is dropped and retransmitted after a second.
                 Socket listener = Keep();
                 listener.Bind(s_loopback);
                 listener.Listen(0);
@@ -501,7 +501,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
                     }
                     catch (SocketException e) when (e.SocketErrorCode == SocketError.WouldBlock)
                     {
-                        // On its way, or dropped.
+                        // Pending, or dropped.
                     }
                 }
 

@@ -3,10 +3,11 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 12: a stop waits for the user's code up to its deadline, a second more, and no longer; then it says what still runs.</summary>
+/// <summary>Contract 12: a stop waits for user code up to its deadline, one more second, and no longer; then it reports
+/// what still runs.</summary>
 public abstract class StopSuite(Transport transport) : Suite(transport)
 {
-    /// <summary>Many times what is promised; only a stop that does not keep its deadline reaches it.</summary>
+    /// <summary>Many times the guaranteed limit: only a stop that misses its deadline reaches it.</summary>
     private static readonly TimeSpan s_tooLong = TimeSpan.FromSeconds(15);
 
     private static readonly TimeSpan s_short = TimeSpan.FromMilliseconds(100);
@@ -46,7 +47,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
         StopReport report = InTime(() => server.RestartAsync(s_short));
         Assert.False(report.IsComplete);
         Assert.Contains(report.Unfinished, static u => u.What.StartsWith("OnReceived of RecordingSession", StringComparison.Ordinal));
-        // Accepted on the loop that is free; sessions of the other would wait for it.
+        // Accepted on the free loop; sessions of the blocked one would wait for it.
         Assert.True(server.IsAccepting);
         Peer peer = rig.Dial(server.EndPoint!);
         rig.Until(() => server.SessionCount == 1, "the new session");
@@ -102,7 +103,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12, 14)]
     public void Disposing_an_engine_with_a_hanging_callback_throws_and_its_loops_end_by_themselves() => RunBlocked((rig, release) =>
     {
-        // Of its own: the rig wants to dispose of the other one.
+        // A separate engine, because the rig disposes the other one.
         Engine engine = new(new EngineOptions { Kind = rig.Engine.Kind, Loops = 2, StopTimeout = s_short });
         RecordingServer server = new(rig, new ServerOptions { Engine = engine, EndPoint = rig.NewAddress() }, BlockWhenTold(release));
         rig.Await(server.StartAsync());
@@ -163,7 +164,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
         Assert.Contains("OnReceived of RecordingHandler", e.Message, StringComparison.Ordinal);
         Assert.Contains("has not returned", Assert.Throws<InvalidOperationException>(() => rig.Await(socket.StartAsync())).Message, StringComparison.Ordinal);
         release.Set();
-        // Each of these waits for a second only, which a busy machine may need to come round.
+        // Each of these waits for one second only, which may be too short on a busy machine.
         for (int i = 0; !IsDisposed(socket); i++) Assert.True(i < 20, "it does not end");
     });
 
@@ -209,7 +210,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             long start = Stopwatch.GetTimestamp();
             Task<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(2)).AsTask();
             Assert.True(stop.Wait(s_tooLong, TestContext.Current.CancellationToken), "the stop has not returned");
-            // The others need no thread of the pool for it.
+            // The other sessions need no pool thread to end.
             if (!rig.IsPool && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring) Assert.True(stop.Result.IsComplete, stop.Result.ToString());
             Assert.InRange(Stopwatch.GetElapsedTime(start), TimeSpan.Zero, s_tooLong);
             Task engine = rig.Engine.StopAsync(s_short).AsTask();
@@ -249,7 +250,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             Interlocked.Increment(ref ended);
         });
         rig.Dial(server.EndPoint!);
-        // A session that the stop meets before its handler has begun gets none.
+        // A session whose handler has not started when the stop finds it gets none.
         rig.Until(() => Volatile.Read(ref begun) == 1, "the handler");
         Task<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(15)).AsTask();
         Task<StopReport> sooner = server.StopAsync(TimeSpan.FromMilliseconds(10)).AsTask();
@@ -283,7 +284,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
 
     // ------------------------------------------------------------------ helpers
 
-    /// <summary>With an event that callbacks wait for, and that is set at the end in any case.</summary>
+    /// <summary>Runs a test with an event that callbacks wait for, and that is always set at the end.</summary>
     private void RunBlocked(Action<Rig, ManualResetEventSlim> test) => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
@@ -314,7 +315,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
         return session;
     }
 
-    /// <summary>Awaits it on this thread; nothing of the rig is needed for it.</summary>
+    /// <summary>Awaits on this thread, without the rig.</summary>
     private static T InTime<T>(Func<ValueTask<T>> stop)
     {
         Task<T> task = stop().AsTask();

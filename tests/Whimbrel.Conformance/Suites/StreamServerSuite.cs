@@ -206,7 +206,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
         });
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write("x");
-        rig.Until(() => fired && server.SessionCount == 0, "the handler to be told");
+        rig.Until(() => fired && server.SessionCount == 0, "the token of the handler");
     });
 
     [Fact]

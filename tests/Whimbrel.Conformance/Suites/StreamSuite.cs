@@ -3,7 +3,8 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A connection in pull style: reads, writes and ends of one <see cref="ConnectionStream"/>, on its loop and from other threads.</summary>
+/// <summary>A connection in pull mode: reads, writes and ends of one <see cref="ConnectionStream"/>, on its loop and
+/// from other threads.</summary>
 public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
 {
     private const int Kept = 64 * 1024;
@@ -48,7 +49,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(false)]
     public void Two_streams_that_push_at_each_other_lose_nothing(bool onLoop) => Run(rig =>
     {
-        // 64 MiB each way on real engines, a GiB when deep; where every byte of a wire may be a step of its own, less.
+        // 64 MiB in each direction on real engines, 1 GiB in deep runs; less where every byte may be a step of the
+        // simulation.
         int length = rig.IsVirtual ? 512 * 1024 : Transport.IsDeep ? 1 << 30 : onLoop ? 64 * 1024 * 1024 : 8 * 1024 * 1024;
         (ConnectionStream here, ConnectionStream there) = Pair(rig);
         Task<bool>[] all =
@@ -186,7 +188,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         async ValueTask<bool> WriteBoth(byte[] head, byte[] body)
         {
             await stream.WriteAsync(head, body).ConfigureAwait(false);
-            // Reused at once: the bytes are the queue's.
+            // Reused immediately, because the bytes were copied to the queue.
             head.AsSpan().Clear();
             body.AsSpan().Clear();
             return true;
@@ -439,7 +441,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             rig.Settle();
             peer.Write("a");
             Assert.Equal(1, Await(rig, served));
-            // The same token as before, and the source has forgotten all that was registered with it.
+            // The same token as before, and the source has dropped all registrations.
             Assert.True(source.TryReset());
         }
 
@@ -453,7 +455,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     public void A_cancel_after_the_bytes_does_not_end_the_next_read() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.IsVirtual, "Only the memory engine fixes the order within one turn, by its seed.");
+            Assert.SkipUnless(rig.IsVirtual, "Only the memory engine fixes the order within one loop iteration, by its seed.");
             (ConnectionStream stream, Peer peer) = Accept(rig);
             CancellationTokenSource? source = null;
             ValueTask<int> first = default;
@@ -521,7 +523,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         rig.Settle();
         Assert.False(writing.IsCompleted);
         peer.Reset();
-        // What was not taken must not look like written.
+        // Data that was not accepted must not look written.
         NetworkException e = Assert.Throws<NetworkException>(() => Await(rig, writing));
         Assert.StartsWith("Cannot write: ", e.Message, StringComparison.Ordinal);
     });
@@ -673,13 +675,13 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal(ErrorCategory.Timeout, thrown!.Error.Category);
             Assert.True(wasInTime, "it waited for the callback");
             stream.ReadTimeout = stream.WriteTimeout = Timeout.Infinite;
-            // Nothing is lost, and nothing of what was given up leaves.
+            // Nothing is lost, and nothing of the abandoned write is sent.
             if (nextIsOnLoop)
             {
                 // After the loop has learned of the abandoned read.
                 rig.OnLoop(stream.Loop, static () => { });
                 peer.Write("late");
-                rig.Until(() => Volatile.Read(ref next) is { IsCompleted: true }, "the read that began before the loop had heard of the one before");
+                rig.Until(() => Volatile.Read(ref next) is { IsCompleted: true }, "the read that began before the loop processed the previous one");
             }
             else if (what == "read") rig.Elsewhere(() => stream.ReadExactly(got));
             else rig.Elsewhere(() => stream.Write(Bytes("next")));
@@ -812,7 +814,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
 
     // ------------------------------------------------------------------ what the tests stand on
 
-    /// <summary>A stream of a server and its raw peer. The handler leaves it to the test, until the server stops.</summary>
+    /// <summary>A stream of a server and its raw peer. The handler leaves it to the test, until the server
+    /// stops.</summary>
     private static (ConnectionStream Stream, Peer Peer) Accept(Rig rig, ServerOptions? options = null)
     {
         (Server server, Func<ConnectionStream> stream) = Serve(rig, options);
@@ -855,7 +858,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
 
     private static Session SessionOf(Rig rig, ConnectionStream stream)
     {
-        // The handler begins inside OnConnected, a moment before the server knows the session.
+        // The handler starts inside OnConnected, a moment before the server counts the session.
         Session? session = null;
         rig.Until(() => (session = stream.Server!.FindSession(stream.Id)) is not null, "the server to know the session");
         return session!;

@@ -39,7 +39,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_address_of_another_machine_cannot_be_bound() => Run(rig =>
     {
-        // From the block that is kept for documentation.
+        // From the block reserved for documentation.
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0) });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
@@ -130,7 +130,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
         EndPoint address = server.EndPoint!;
-        // This side closes first, so that the port keeps a connection in TIME_WAIT.
+        // This side closes first, so that the port has a connection in TIME_WAIT.
         Peer peer = rig.Dial(address);
         peer.ReadToEnd();
         peer.Close();

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Limits of time: silence of the peer, a peer that takes nothing, and phases of a protocol.</summary>
+/// <summary>Timeouts: silence of the peer, a peer that does not read, and phases of a protocol.</summary>
 public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
 {
     private static readonly TimeSpan s_limit = TimeSpan.FromMilliseconds(200);
@@ -13,7 +13,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         setUp,
         new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveTimeout = receive, SendTimeout = send, SendLimitBytes = 64 * 1024 * 1024, SlowConsumer = SlowConsumer.Wait });
 
-    /// <summary>Real clocks of the day and of timers may differ by a tick, and a phase goes by a coarse one.</summary>
+    /// <summary>The real wall clock and the timers' clock may differ by a tick, and a phase uses a coarse
+    /// clock.</summary>
     private static void CheckTime(Rig rig, DateTimeOffset from, DateTimeOffset to, TimeSpan limit)
     {
         TimeSpan slack = rig.IsVirtual ? TimeSpan.Zero : TimeSpan.FromMilliseconds(30);
@@ -69,7 +70,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             receive: s_limit);
         Peer peer = null!;
         RecordingSession session = null!;
-        // A machine that stands still before the session has said anything lets the limit pass.
+        // If the machine is suspended before the session has sent anything, the limit passes.
         long beganMs = 0;
         for (int i = 0; i == 0 || Volatile.Read(ref pausedMs) - beganMs >= s_limit.TotalMilliseconds / 2; i++)
         {
@@ -116,7 +117,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(s_limit * 2);
-        // Nothing to take is no sin.
+        // Having nothing to read is no violation.
         Assert.True(session.IsConnected);
         peer.Write("more");
         Assert.Equal(CloseCause.SendTimeout, session.End());
@@ -130,11 +131,12 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     {
         const int Length = 24 * 1024 * 1024;
         RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[Length]), send: s_limit);
-        // Where the machine stood still for as long as the limit the server is right to end it: with another, once more.
+        // If the machine was suspended for the limit, the server is right to close it: try again with another one.
         for (int i = 0; !TryTakeSlowly(rig, server, Length, i); i++) Assert.True(i < 100, "the machine stands still again and again");
     });
 
-    /// <summary>False when nothing ran for so long that the limit may have passed, though the peer was about to read long before.</summary>
+    /// <summary>Returns false if nothing ran for so long that the limit may have passed, although the peer was about to
+    /// read long before.</summary>
     private static bool TryTakeSlowly(Rig rig, RecordingServer server, int length, int index)
     {
         Peer peer = rig.Dial(server.EndPoint!);
@@ -275,7 +277,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         });
         int index = 0;
         Peer? peer;
-        // Where the machine stood still for as long as the limit the server is right to end it: with another, once more.
+        // If the machine was suspended for the limit, the server is right to close it: try again with another one.
         while ((peer = SixMessages(rig, server)) is null) Assert.True(++index < 100, "the machine stands still again and again");
         rig.Pass(s_limit * 2);
         Assert.True(server.Session(index).IsConnected);
@@ -286,7 +288,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.PhaseTimeout, server.Session(index).End());
     });
 
-    /// <summary>Six, half the limit apart, and one that ends the phase; each is answered. Null when the limit passed between two of them, as nothing ran.</summary>
+    /// <summary>Six messages, half the limit apart, and one that ends the phase; each is answered. Null if the limit
+    /// passed between two of them because nothing ran.</summary>
     private static Peer? SixMessages(Rig rig, RecordingServer server)
     {
         Peer peer = rig.Dial(server.EndPoint!);
@@ -394,7 +397,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             rig,
             s =>
             {
-                // One without any limit: no timer runs when it gives the connection away.
+                // A session without any limit: no timer runs when it hands the connection over.
                 s.ReceiveTimeout = TimeSpan.Zero;
                 s.AtReceived = (x, _) => x.CallHandOver(next);
             },
@@ -461,10 +464,10 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         server.Connected();
         Peer drips = rig.Dial(server.EndPoint!);
         server.Connected(1);
-        // It is cut off after eight; on a busy machine the loop, or the pool, may be late.
+        // It is disconnected after eight; on a busy machine the loop, or the pool, may be late.
         for (int i = 0; i < 12 || (i < 200 && server.Session(1).IsConnected); i++)
         {
-            // Eight times as much as it must: on a busy machine it is late, too.
+            // Eight times the required amount, because on a busy machine it is late as well.
             honest.Write(new byte[rig.IsVirtual ? 20 : 160]);
             if (!server.Session(1).IsOver) drips.TryWrite("x"u8);
             rig.Pass(s_limit / 4);

@@ -2,7 +2,8 @@ using System.Globalization;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Timers in every form: override, callback with a notice of the cancel, awaited, blocked on; moments; started again.</summary>
+/// <summary>Timers in every form: override, callback with a cancel argument, awaited, blocked on; absolute times;
+/// restarts.</summary>
 public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transport)
 {
     private static readonly TimeSpan s_long = TimeSpan.FromHours(1);
@@ -215,7 +216,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         {
             rig.OnLoop(loop, () =>
             {
-                // What fired meanwhile is not armed any more.
+                // A timer that fired meanwhile is not armed any more.
                 for (int i = 0; i < timers.Length; i++)
                 {
                     if (due[i] > 0 && !timers[i].IsActive) (due[i], expected[i]) = (0, expected[i] + 1);
@@ -263,14 +264,14 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         DateTimeOffset start = rig.Engine.UtcNow;
         DateTimeOffset firedAt = default;
         int past = 0;
-        // As another time zone writes the same moment.
+        // The same time in another time zone.
         loop.StartTimer(start.AddMilliseconds(30).ToOffset(TimeSpan.FromHours(9)), _ => firedAt = rig.Engine.UtcNow);
         loop.StartTimer(start.AddDays(-1), _ => Interlocked.Increment(ref past));
         loop.StartTimer(DateTimeOffset.MinValue, (_, _) => Interlocked.Increment(ref past));
         LoopTimer far = loop.StartTimer(DateTimeOffset.MaxValue, static _ => throw new InvalidOperationException("before its time"));
         rig.Until(() => Volatile.Read(ref past) == 2, "those of the past");
         rig.Until(() => firedAt != default, "the moment");
-        // The real clock may be set by others, and is not as fine as it looks.
+        // The real clock may be changed by other programs, and is coarser than it looks.
         Assert.True(firedAt >= start.AddMilliseconds(29), $"{firedAt:O} is before {start.AddMilliseconds(30):O}");
         rig.OnLoop(loop, () => Assert.True(far.IsActive));
         far.Cancel();
@@ -287,7 +288,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         timers[0].Start(now.AddHours(1));
         timers[1].Start(TimeSpan.FromHours(1));
         rig.Pass(TimeSpan.FromMinutes(10));
-        rig.SetWallClock(now.AddHours(5)); // forward, over the moment: nothing fires
+        rig.SetWallClock(now.AddHours(5)); // forward, past the due time: nothing fires
         rig.Settle();
         Assert.Equal("", timers[0].Story);
         timers[2].Start(now.AddHours(6)); // armed after the jump: an hour by the new clock
@@ -368,7 +369,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
             story += await fires.WaitAsync() ? "fired " : "not "; // never started
             fires.Start(Ms(2));
             story += await fires.WaitAsync() ? "fired " : "not ";
-            story += await fires.WaitAsync() ? "fired " : "not "; // since it was started
+            story += await fires.WaitAsync() ? "fired " : "not "; // since its start
             cancelled.Start(s_long);
             ValueTask<bool> wait = cancelled.WaitAsync();
             cancelled.Cancel();
@@ -488,7 +489,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         session.End();
         peer.Close();
 
-        // The connection object is used again; the old timer must not reach its next tenant.
+        // The connection object is reused; the old timer must not reach its next tenant.
         rig.Dial(server.EndPoint!);
         RecordingSession next = server.Connected(1);
         timer.Start(Ms(1), Ms(1));
@@ -528,7 +529,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
             if (!Volatile.Read(ref stop)) loop.Post(Spin, null);
         }
 
-        loop.Post(Spin, null); // the loop never sleeps: it fires as soon as it believes that the time has come
+        loop.Post(Spin, null); // the loop never sleeps: it fires as soon as it considers the time reached
         for (int i = 0; i < 40; i++)
         {
             long start = System.Diagnostics.Stopwatch.GetTimestamp();

@@ -6,7 +6,8 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What TLS adds to a connection: the handshake between connecting and connected, trust, names, limits, ends, reload, upgrade.</summary>
+/// <summary>TLS on a connection: the handshake between connecting and connected, trust, names, limits, ends, reload,
+/// upgrade.</summary>
 public abstract class TlsSuite(Transport transport) : Suite(transport)
 {
     private static TlsOptions Client => TestCertificates.ClientOptions;
@@ -32,7 +33,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         return Assert.IsType<TlsException>(session.Reason.Exception);
     }
 
-    /// <summary>The server's next failed handshake. Its peer goes as soon as it was counted: else the session lingers for it.</summary>
+    /// <summary>The server's next failed handshake. Its peer closes as soon as it was counted: otherwise the session
+    /// lingers for it.</summary>
     private static TlsException Refused(Rig rig, RecordingServer server, int index, TlsPeer peer, TlsFailure failure)
     {
         rig.Until(() => server.ReadCounters().TlsFailed == index + 1, "the refusal to be counted");
@@ -113,7 +115,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
                 x.CallCommit(9);
                 results.Add(x.Send(large));
                 Assert.False(x.IsConnected);
-                // On the pool the loop sends meanwhile what is too large to be gathered.
+                // With thread-pool scheduling the loop sends messages meanwhile that are too large to be batched.
                 if (!rig.IsPool) Assert.True(x.BytesPending > large.Length);
             };
             s.AtConnected = static x => x.Send("connected"u8);
@@ -143,7 +145,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Assert.Equal(SendResult.Closed, x.Send("late"u8));
         });
         Assert.Equal(data, peer.Read(data.Length));
-        // The proper end: close_notify and FIN.
+        // The orderly end: close_notify and FIN.
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
         Assert.Equal(CloseCause.LocalClose, Nth(rig, 0).End());
@@ -204,7 +206,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         return rig.Sessions[index];
     }
 
-    /// <summary>One session with TLS from the start, accepted or dialled, and its peer.</summary>
+    /// <summary>One session with TLS from the start, accepted or of a client, and its peer.</summary>
     private static TlsPeer Meet(Rig rig, bool isDialled, Action<RecordingSession> setUp)
     {
         if (!isDialled) return Dial(rig, Serve(rig, setUp: setUp));
@@ -275,7 +277,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Peer[] stalled = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
             foreach (Peer peer in stalled) peer.Write(hello);
             rig.Until(() => server.ReadCounters() is { TlsShaking: 2, TlsSilent: 0 }, "two handshakes to run");
-            server.Session(1); // on the pool a session is made a little after its handshake is counted
+            // With thread-pool scheduling a session is created shortly after its handshake is counted.
+            server.Session(1);
             rig.Dial(server.EndPoint!).Write(hello);
             Failed(server.Session(2), TlsFailure.TooMany);
             foreach (Peer peer in stalled) peer.Close();
@@ -297,11 +300,11 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             for (int i = 0; i < silent.Length; i++)
             {
                 silent[i] = rig.Dial(server.EndPoint!);
-                // On the pool two that come at once may begin in either order.
+                // With thread-pool scheduling two concurrent connections may begin in either order.
                 rig.Until(() => server.ReadCounters().TlsSilent == i + 1, "the next silent connection");
             }
 
-            // One byte after the other is silence, too.
+            // Single bytes count as silence, too.
             for (int i = 0; i < 40; i++)
             {
                 silent[1].Write([hello[i]]);
@@ -311,7 +314,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Assert.Equal((4, 4), (server.ReadCounters().TlsSilent, server.ReadCounters().TlsShaking));
             for (int i = 0; i < 3; i++)
             {
-                // Each is silent for a moment itself, and pushes one out.
+                // Each is silent for a moment itself, and evicts another one.
                 TlsPeer honest = Dial(rig, server);
                 honest.Write("hello");
                 Assert.Equal("hello", honest.ReadText(5));
@@ -340,7 +343,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             List<Peer> silent = [];
             for (int tick = 0; tick < 60; tick++)
             {
-                // Twelve seconds: the first ones meet their deadline meanwhile.
+                // Twelve seconds: the first ones reach their deadline meanwhile.
                 for (int i = 0; i < 20; i++) silent.Add(rig.Dial(server.EndPoint!));
                 made += 20;
                 TlsPeer honest = Dial(rig, server);
@@ -359,7 +362,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
-    /// <summary>A ClientHello, whole.</summary>
+    /// <summary>A complete ClientHello.</summary>
     private static byte[] HelloOf(TlsOptions options)
     {
         using TlsEnd client = new(new SslStreamProfile(options, isServer: false), "chat.test");
@@ -373,7 +376,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         const int answerBytes = 27;
         TlsOptions openSsl = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
-        // What is queued first fills all that the system and the peer would take.
+        // The data queued first fills everything that the kernel and the peer accept.
         ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = openSsl, SendLimitBytes = 64 << 20, BackPressure = false };
         RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send(new byte[32 << 20]), options);
         TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
@@ -383,7 +386,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         int sent = 0;
         while (sent < 5000 && !session.IsOver)
         {
-            // One with each block: that is no flood by itself.
+            // One per block, which is not a flood by itself.
             peer.ChangeKeys(1);
             sent++;
             rig.Until(() => session.BytesReceived >= sent || session.IsOver, "the bytes between to arrive");
@@ -391,7 +394,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
         Assert.Equal(CloseCause.TlsBroken, session.End());
         Assert.Equal(TlsFailure.Flood, session.Reason.TlsFailure);
-        // The first ones may have left all the same: the system makes room when it likes.
+        // The first ones may have been sent anyway, because the kernel frees space at any time.
         int most = TlsWire.MostAnswersWaiting / answerBytes;
         Assert.InRange(sent, most, 4 * most);
     });
@@ -408,7 +411,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             byte[] message = Pattern(1 + (i * 37 % 500), i);
             peer.Write(message);
             Assert.Equal(message, peer.Read(message.Length));
-            // Now and then: more often than may come at once, far apart, and each asks for an answer.
+            // Periodically: in total more than permitted at once, far apart, and each requests a response.
             if (i % 3 != 0) continue;
             peer.ChangeKeys(1);
             Assert.Equal("x", peer.ReadText(1));
@@ -509,7 +512,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             server.Session(i).End();
         }
 
-        // One that ends while the pool has its layer.
+        // A connection that ends while the pool uses its layer.
         Peer gone = rig.Dial(server.EndPoint!);
         TlsPeer leaves = rig.Secure(gone, isAccepted: false, own);
         leaves.Close();
@@ -666,7 +669,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         }
         catch (IOException)
         {
-            // As good.
+            // Equally valid.
         }
 
         rig.Settle();
@@ -706,7 +709,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         rig.Until(() => old.IsReady, "the first handshake");
         Assert.Equal("CN=first", old.Info!.PeerCertificate!.Subject);
 
-        // A file that is broken for a moment changes nothing.
+        // A temporarily broken file changes nothing.
         File.WriteAllText(chain, "-----BEGIN CERTIFICATE-----\n");
         rig.Pass(TimeSpan.FromMilliseconds(30));
         rig.Until(
@@ -719,7 +722,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
         Write(second);
         rig.Pass(TimeSpan.FromMilliseconds(30));
-        // The very next handshake: the last look is older than the interval, however long ago the file has changed.
+        // The very next handshake: the last check is older than the interval, however long ago the file changed.
         Assert.Equal("CN=second", SubjectSeen());
         old.Write("still here");
         Assert.Equal("still here", old.ReadText(10));
@@ -1066,7 +1069,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         RecordingServer server = StartTls(rig, x =>
         {
             x.Send(plain);
-            // On the pool a large Send leaves at once, and the peer may begin before the upgrade, or before the Close; a small one leaves with the upgrade.
+            // With thread-pool scheduling a large Send leaves immediately, and the peer may begin before the upgrade,
+            // or before the Close; a small one leaves with the upgrade.
             if (!passes) x.Send("begin"u8);
             x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
             Assert.Equal(SendResult.Queued, x.Send("secret bye"u8));
@@ -1268,7 +1272,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             (new TlsOptions(), "Tls.Certificate is missing"),
             (new TlsOptions { Certificate = TlsCertificate.From(X509CertificateLoader.LoadCertificate(TestCertificates.Server.RawData)) }, "has no private key"),
             (new TlsOptions { Certificate = TlsCertificate.FromPemFile("/nowhere/at/all.pem") }, "/nowhere/at/all.pem cannot be loaded"),
-#pragma warning disable SYSLIB0039, CA5397 // that it is refused is the test
+#pragma warning disable SYSLIB0039, CA5397 // obsolete versions are enabled to test that they are refused
             (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls11 }, "older versions are broken"),
 #pragma warning restore SYSLIB0039, CA5397
             (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Names = new Dictionary<string, TlsOptions> { ["x.test"] = With(TestCertificates.Server) } }, "does not cover 'x.test'"),

@@ -1,12 +1,13 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>What the suites about sending share: small limits, a peer that stopped reading, threads that take many steps.</summary>
+/// <summary>Helpers of the suites about sending: small limits, a peer that stops reading, threads that repeat
+/// steps.</summary>
 public abstract class TrafficSuite(Transport transport) : Suite(transport)
 {
     /// <summary>The limit of <see cref="Narrow"/>.</summary>
     protected const int Limit = 64 * 1024;
 
-    /// <summary>What a peer receives into that reads much from a <see cref="Narrow"/> server.</summary>
+    /// <summary>Receive buffer of a peer that reads much from a <see cref="Narrow"/> server.</summary>
     protected const int SmallBuffer = 32 * 1024;
 
     private static readonly byte[] s_filler = Pattern(8 * 1024 * 1024, 99);
@@ -36,7 +37,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return (server.Connected(), peer);
     }
 
-    /// <summary>Sends until the system takes no more: from now on every byte stays in the queue. What was sent; the peer must read it first.</summary>
+    /// <summary>Sends until the kernel accepts no more: from now on every byte stays in the queue. Returns the sent
+    /// data, which the peer must read first.</summary>
     protected static byte[] Clog(Rig rig, Session session)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -51,7 +53,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
             });
             rig.OnLoop(session, static () => { });
             if (session.BytesPending == 0) continue;
-            // TCP acknowledges up to 40 ms later, and takes more then.
+            // TCP acknowledges up to 40 ms later, and accepts more then.
             if (!rig.IsVirtual && !rig.IsUnix) rig.Pass(TimeSpan.FromMilliseconds(60));
             rig.Settle();
             long pending = session.BytesPending;
@@ -60,7 +62,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         }
     }
 
-    /// <summary>Fills the queue of a clogged session so that exactly <paramref name="room"/> bytes are left. What was sent.</summary>
+    /// <summary>Fills the queue of a clogged session so that exactly <paramref name="room"/> bytes are left. Returns
+    /// the sent data.</summary>
     protected static byte[] FillTo(Rig rig, Session session, int room, int limit = Limit)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -82,7 +85,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return [.. sent];
     }
 
-    /// <summary>Another thread that repeats a step until it says that it is done. In virtual time other things happen between two steps.</summary>
+    /// <summary>Another thread that repeats a step until it returns true. In virtual time other events happen between
+    /// two steps.</summary>
     protected static void Repeat(Rig rig, Func<bool> step)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -100,7 +104,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         });
     }
 
-    /// <summary>Runs an async method elsewhere, as the code of a thread that is no loop's.</summary>
+    /// <summary>Runs an async method on a thread that is not a loop.</summary>
     protected static Task<T> StartElsewhere<T>(Rig rig, Func<ValueTask<T>> method)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -143,7 +147,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
                 Volatile.Write(ref current, source);
                 try
                 {
-                    // Every second read cannot be cancelled: on a busy machine the others might never get anything.
+                    // Every second read is not cancellable: on a busy machine the others might never receive anything.
                     int count = await stream.ReadAsync(memory, reads % 2 == 0 ? source.Token : CancellationToken.None).ConfigureAwait(false);
                     Assert.True(count > 0);
                     got.AddRange(memory.AsSpan(0, count));
@@ -168,7 +172,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return task!;
     }
 
-    /// <summary>The same on any loop.</summary>
+    /// <summary>Same, for any loop.</summary>
     protected static Task<T> StartOnLoop<T>(Rig rig, Loop loop, Func<ValueTask<T>> method)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -177,15 +181,15 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return task!;
     }
 
-    /// <summary>On the session's loop or from another thread, as the caller of the test wants it.</summary>
+    /// <summary>On the session's loop or on another thread, as requested.</summary>
     protected static Task<T> Start<T>(Rig rig, Session session, bool onLoop, Func<ValueTask<T>> method) =>
         onLoop ? StartOnLoop(rig, session, method) : StartElsewhere(rig, method);
 
-    /// <summary>The same with any loop.</summary>
+    /// <summary>Same, for any loop.</summary>
     protected static Task<T> Start<T>(Rig rig, Loop loop, bool onLoop, Func<ValueTask<T>> method) =>
         onLoop ? StartOnLoop(rig, loop, method) : StartElsewhere(rig, method);
 
-    /// <summary>Runs it on the session's loop or on another thread, and waits for it.</summary>
+    /// <summary>Runs an action on the session's loop or on another thread, and waits for it.</summary>
     protected static void At(Rig rig, Session session, bool onLoop, Action action)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -193,7 +197,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         else Join(rig, action);
     }
 
-    /// <summary>The same with any loop.</summary>
+    /// <summary>Same, for any loop.</summary>
     protected static void At(Rig rig, Loop loop, bool onLoop, Action action)
     {
         ArgumentNullException.ThrowIfNull(rig);
@@ -215,7 +219,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return task.GetAwaiter().GetResult();
     }
 
-    /// <summary>A server with so many sessions, and their peers.</summary>
+    /// <summary>A server with this many sessions, and their peers.</summary>
     protected static (RecordingServer Server, List<(RecordingSession Session, Peer Peer)> Pairs) Several(Rig rig, int count, ServerOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(rig);

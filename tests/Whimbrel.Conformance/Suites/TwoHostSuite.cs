@@ -3,15 +3,13 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Datagrams between two hosts, and over a router: what loopback cannot show. Each host is a network namespace, and an engine of
-/// one loop stands in each. Real engines only; skipped where no namespace can be made.
-/// </summary>
+/// <summary> Datagrams between two hosts, and through a router: behaviour that loopback does not have. Each host is a
+/// network namespace with an engine of one loop. Real engines only; skipped if no namespace can be created. </summary>
 public abstract class TwoHostSuite(Transport transport)
 {
     private static readonly IPAddress s_group = IPAddress.Parse("239.77.1.1");
 
-    /// <summary>An engine on each host, and all is given back at the end.</summary>
+    /// <summary>Runs a test with an engine on each host, and releases everything at the end.</summary>
     private void Run(Action<Ends> test, bool routed = false)
     {
         using TwoHosts hosts = new(routed);
@@ -59,7 +57,7 @@ public abstract class TwoHostSuite(Transport transport)
     [Fact]
     public void A_peer_of_one_interface_is_answered_there() => Run(ends =>
     {
-        // An address of the link alone says nothing without the interface: every one of them has a peer of this name.
+        // A link-local address is ambiguous without an interface: every link has a peer with this address.
         TwoHosts.AddAddress(ends.Hosts.A, "fe80::77:1/64", "a0", "nodad");
         TwoHosts.AddAddress(ends.Hosts.B, "fe80::77:2/64", "b0", "nodad");
         (DatagramSocket server, RecordingHandler echo) = ends.OpenB(new IPEndPoint(IPAddress.IPv6Any, 0));
@@ -99,7 +97,7 @@ public abstract class TwoHostSuite(Transport transport)
         ends.B.Await(gone.StopAsync(), "the port to be free");
         (_, RecordingHandler client) = ends.OpenA(new IPEndPoint(IPAddress.Any, 0));
         client.Send([1], peer);
-        ends.Until(() => client.PeerErrors.Count > 0, "the refusal to be told");
+        ends.Until(() => client.PeerErrors.Count > 0, "the report of the refusal");
         Assert.Equal((ErrorCategory.Refused, peer), (client.PeerErrors[0].Error.Category, client.PeerErrors[0].Peer));
 
         // And it continues to work.
@@ -112,7 +110,7 @@ public abstract class TwoHostSuite(Transport transport)
     [Fact]
     public void The_hop_limit_is_what_was_asked_for() => Run(ends =>
     {
-        Assert.SkipUnless(TwoHosts.Exists("python3"), "reading the hop limit needs python3");
+        Assert.SkipUnless(TwoHosts.Exists("python3"), "Reading the hop limit needs python3.");
         foreach (int hops in (int[])[1, 5])
         {
             // A foreign receiver, because ours does not show the hop limit.
@@ -140,7 +138,7 @@ public abstract class TwoHostSuite(Transport transport)
     [Fact]
     public void With_no_hop_a_group_that_has_a_member_here_stays_here() => Run(ends =>
     {
-        // Without a member on its own host Linux sends it out all the same, with a hop limit of 0 that the next host takes.
+        // Without a member on its own host Linux still sends it out, with a hop limit of 0 that the next host accepts.
         (DatagramSocket member, RecordingHandler received) = ends.OpenB(Member(ends, "b0"));
         int port = ((IPEndPoint)member.EndPoint!).Port;
         string here = TwoHosts.NumberOf(ends.Hosts.A, "a0");
@@ -216,13 +214,13 @@ public abstract class TwoHostSuite(Transport transport)
 
         TwoHosts.Ip("-n", ends.Hosts.A, "link", "set", "a0", "down");
         client.Send("lost"u8, peer);
-        ends.Until(() => client.Failed.Count == 1, "the failure to be told");
+        ends.Until(() => client.Failed.Count == 1, "the report of the failure");
         Assert.Equal((ErrorCategory.Unreachable, peer), (client.Failed[0].Error.Category, client.Failed[0].Peer));
         TwoHosts.Ip("-n", ends.Hosts.A, "link", "set", "a0", "up");
         TwoHosts.Ip("-n", ends.Hosts.B, "link", "set", "b0", "down");
         TwoHosts.Ip("-n", ends.Hosts.B, "link", "set", "b0", "up");
 
-        // The cable is up a moment after the interfaces are: what is sent before is lost, as on any network.
+        // The link is up a moment after the interfaces are: data sent before is lost, as on any network.
         ends.Until(
             () =>
             {
@@ -263,7 +261,7 @@ public abstract class TwoHostSuite(Transport transport)
             DatagramPeer peer = new(server.EndPoint!);
             (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.DontFragment });
             client.Send(new byte[1_400], peer);
-            ends.Until(() => client.PeerErrors.Count == 1, "the router to tell");
+            ends.Until(() => client.PeerErrors.Count == 1, "the report of the router");
             Assert.Equal((ErrorCategory.Limit, 1_280, peer), (client.PeerErrors[0].Error.Category, client.PeerErrors[0].PathMtu, client.PeerErrors[0].Peer));
 
             // 1,280 bytes less the headers of IPv4 and UDP.
@@ -271,7 +269,7 @@ public abstract class TwoHostSuite(Transport transport)
             ends.Until(() => received.Count == 1, "what the path takes to arrive");
             Assert.Equal(1_252, received.Datagrams[0].Length);
 
-            // From now on the system knows the path, and refuses at once.
+            // From now on the kernel knows the path MTU, and refuses immediately.
             client.Send(new byte[1_253], peer);
             ends.Until(() => client.Failed.Count == 1, "the refusal");
             Assert.Equal(ErrorCategory.Limit, client.Failed[0].Error.Category);
@@ -281,15 +279,15 @@ public abstract class TwoHostSuite(Transport transport)
     [Fact]
     public void A_datagram_dropped_by_a_firewall_is_reported_on_the_way_out_and_lost_on_the_way_in() => Run(ends =>
     {
-        Assert.SkipUnless(TwoHosts.Exists("nft"), "needs the command nft (Debian: nftables)");
+        Assert.SkipUnless(TwoHosts.Exists("nft"), "The test needs the command nft (Debian: nftables).");
         (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         DatagramPeer peer = new(server.EndPoint!);
-        // Without segmentation: a run passes a firewall as one packet, of another length.
+        // Without segmentation: a run passes a firewall as one packet, with another length.
         (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), Segmentation = false });
         (int code, string output) = Nft(ends.Hosts.A, "add table inet t; add chain inet t o { type filter hook output priority 0; }; add rule inet t o udp length 108 drop");
-        Assert.SkipUnless(code == 0, $"nft does not work here: {output.Trim()}");
+        Assert.SkipUnless(code == 0, $"The command nft does not work here: {output.Trim()}");
         client.Send(new byte[100], peer);
-        ends.Until(() => client.Failed.Count == 1, "the refusal to be told");
+        ends.Until(() => client.Failed.Count == 1, "the report of the refusal");
         Assert.Contains("firewall", client.Failed[0].Error.Message, StringComparison.Ordinal);
 
         (code, output) = Nft(ends.Hosts.B, "add table inet t; add chain inet t i { type filter hook input priority 0; }; add rule inet t i udp length 208 drop");
@@ -306,7 +304,7 @@ public abstract class TwoHostSuite(Transport transport)
     private static DatagramOptions Member(Ends ends, string device, int port = 0) =>
         new() { EndPoint = new IPEndPoint(IPAddress.Any, port), ReuseAddress = true, Groups = [new MulticastGroup(s_group, TwoHosts.NumberOf(ends.Hosts.B, device))] };
 
-    /// <summary>The engines of both hosts and what is open on them.</summary>
+    /// <summary>The engines of both hosts and everything opened on them.</summary>
     private sealed class Ends(TwoHosts hosts, Rig a, Rig b)
     {
         private readonly List<(Rig Rig, DatagramSocket Socket, RecordingHandler Handler)> _open = [];
@@ -330,7 +328,7 @@ public abstract class TwoHostSuite(Transport transport)
 
         internal void Until(Func<bool> condition, string what) => a.Until(condition, what);
 
-        /// <summary>What could still arrive has arrived.</summary>
+        /// <summary>Waits until everything that can arrive has arrived.</summary>
         internal void Settle()
         {
             a.Settle();

@@ -3,7 +3,8 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Socket options of Unix sockets, on engines that have real ones: few are left, and the others say so.</summary>
+/// <summary>Socket options of Unix sockets, on engines that have real ones: few remain, and the others are
+/// rejected.</summary>
 public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transport)
 {
     [Fact]

@@ -3,7 +3,8 @@ using System.Text.Json;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>What serializers write by a <see cref="MessageWriter"/> is one message, taken whole or not at all, whatever happens while it is written.</summary>
+/// <summary>Data written by serializers through a <see cref="MessageWriter"/> is one message, accepted as a whole or
+/// not at all, whatever happens while it is written.</summary>
 public abstract class WritingSuite(Transport transport) : TrafficSuite(transport)
 {
     [Theory, Contract(5, 21)]
@@ -21,7 +22,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
             {
                 using Utf8JsonWriter json = new(message);
                 json.WriteStartArray();
-                // Goes its way while the document is written.
+                // Sent while the document is being written.
                 session.Send("<"u8);
                 foreach (char[] part in text.Chunk(1_000)) json.WriteStringValue(part);
                 json.WriteEndArray();
@@ -35,7 +36,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
             options);
         Peer peer = rig.Dial(server.EndPoint!);
         byte[] expected = [(byte)'<', .. Document(text), (byte)'>', (byte)'<', .. Document(text), (byte)'>'];
-        // Twice: the second is written into what the first one gave back.
+        // Twice: the second document is written into blocks that the first one returned.
         peer.Write("x");
         byte[] arrived = peer.Read(expected.Length / 2);
         peer.Write("x");
@@ -142,7 +143,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         message.Write(data.AsSpan(length / 2));
         Assert.Equal(SendResult.Closed, first.Send(message));
         Assert.Equal(data, message.Written.ToArray());
-        // Nothing of it went out, and another session may have it.
+        // Nothing of it was sent, and another session may send it.
         if (isHandOver) next.Until("connected");
         Peer other = isHandOver ? peer : rig.Dial(server.EndPoint!);
         RecordingSession heir = next;
@@ -167,7 +168,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         });
         session.Abort();
         session.End();
-        // The writer has none left: it had given them all away.
+        // The writer has no blocks: it has passed all of them on.
         rig.Until(() => Buffers.WriterBlocks.Outstanding == before, "the blocks to come back");
         peer.Close();
     });

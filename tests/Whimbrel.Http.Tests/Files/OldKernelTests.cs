@@ -86,7 +86,7 @@ public sealed class OldKernelTests
         {
             filtered.Start();
             filtered.Join();
-            Assert.SkipUnless(isFiltered, "No filter of system calls can be set here.");
+            Assert.SkipUnless(isFiltered, "No seccomp filter can be set here.");
             Assert.Equal(("inside", null, false), (first, link, Beneath.HasOpen));
         }
         finally

@@ -23,7 +23,7 @@ public sealed partial class JsonTests
         ["whole by reflection"] = static web => web.Post("/", static (request, response) => response.Text($"{request.Json<Order>()}")),
         ["awaited"] = static web => web.Post("/", static async (request, response) => response.Text($"{await request.ReadJsonAsync(OrderContext.Default.Order)}")),
         ["awaited by reflection"] = static web => web.Post("/", static async (request, response, stop) => response.Text($"{await request.ReadJsonAsync<Order>(cancellationToken: stop)}")),
-        ["behind a filter"] = static web =>
+        ["after a filter"] = static web =>
         {
             web.Use(static async (request, _) => await request.ReadBodyAsync());
             web.Post("/", static async (request, response) => { await Task.CompletedTask; response.Text($"{request.Json(OrderContext.Default.Order)}"); });

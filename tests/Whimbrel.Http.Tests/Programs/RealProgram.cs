@@ -42,7 +42,7 @@ internal sealed class RealProgram : IDisposable
     internal static string Find(string command)
     {
         string? found = _places.Concat((Environment.GetEnvironmentVariable("PATH") ?? "").Split(':')).Select(d => Path.Combine(d, command)).FirstOrDefault(File.Exists);
-        Assert.SkipWhen(found is null, $"{command} is not installed");
+        Assert.SkipWhen(found is null, $"{command} is not installed.");
         return found!;
     }
 

@@ -93,7 +93,7 @@ public sealed class WebSocketTests
         try
         {
             string kind = await RealProgram.RunAsync("node", "--experimental-websocket", "-p", "typeof WebSocket");
-            Assert.SkipUnless(kind.Contains("function", StringComparison.Ordinal), "this Node has no WebSocket");
+            Assert.SkipUnless(kind.Contains("function", StringComparison.Ordinal), "This version of Node has no WebSocket.");
             await NodeAsync("WebSocket", folder, deflates, "undefined"); // older versions do not compress
         }
         finally
@@ -116,7 +116,7 @@ public sealed class WebSocketTests
             }
             catch (Exception e) when (e is Xunit.Sdk.XunitException or TimeoutException)
             {
-                Assert.Skip($"The package ws cannot be had: {e.Message.Split('\n')[0]}");
+                Assert.Skip($"The package ws cannot be installed: {e.Message.Split('\n')[0]}");
             }
 
             foreach (bool deflates in (bool[])[false, true])
@@ -144,7 +144,7 @@ public sealed class WebSocketTests
     [InlineData("deflates")]
     public async Task Pythons_websockets_get_on_with_our_server_and_with_our_client(string kind)
     {
-        Assert.SkipUnless(File.Exists(Python) && Directory.Exists("/usr/lib/python3/dist-packages/websockets"), "python3-websockets is not installed");
+        Assert.SkipUnless(File.Exists(Python) && Directory.Exists("/usr/lib/python3/dist-packages/websockets"), "python3-websockets is not installed.");
         (HttpServer web, int port) = await ServeAsync(kind == "deflates");
         await using HttpServer owned = web;
         Assert.Contains("well", await RealProgram.RunAsync(Python, Script("websocket.py"), "play", $"{port}", kind), StringComparison.Ordinal);

@@ -827,7 +827,7 @@ public sealed partial class HandlerTests
             response.SwitchProtocol("echo", new Echo());
             await goesOn.Task;
             ended++;
-            if (throws) throw new InvalidDataException("behind the hand-over");
+            if (throws) throw new InvalidDataException("after the hand-over");
         });
         web.Server.Get("/{name}", static (request, response) => response.Text(request.Route["name"]));
         TestPeer first = web.Connect(), second = web.Connect();

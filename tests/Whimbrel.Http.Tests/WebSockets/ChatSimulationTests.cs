@@ -111,7 +111,7 @@ public sealed class ChatSimulationTests
         {
             string told = $"seed {seed}, member {member.Number}";
             Assert.True(member.Heard.Distinct().Count() == member.Heard.Count, $"{told}: a line came twice");
-            Assert.True(!member.Heard.Except(hall.Broadcast).Any(), $"{told}: a line that nobody has said");
+            Assert.True(!member.Heard.Except(hall.Broadcast).Any(), $"{told}: a line that was never sent");
             foreach (IGrouping<string, string> each in member.Heard.GroupBy(static l => l[..l.IndexOf(':', StringComparison.Ordinal)]))
             {
                 List<string> lines = [.. each];
@@ -121,7 +121,7 @@ public sealed class ChatSimulationTests
             heard += member.Heard.Count;
             if (member.HasLost) lost++;
             else if (member.HasJoined) stayed++;
-            Assert.True(member.HasLost || !member.HasJoined || member.Heard.Count == hall.Broadcast.Count, $"{told}: heard {member.Heard.Count} of {hall.Broadcast.Count} lines and is connected");
+            Assert.True(member.HasLost || !member.HasJoined || member.Heard.Count == hall.Broadcast.Count, $"{told}: received {member.Heard.Count} of {hall.Broadcast.Count} lines and is connected");
         }
 
         foreach (WebSocketClient client in clients) engine.Run(client.DisposeAsync());

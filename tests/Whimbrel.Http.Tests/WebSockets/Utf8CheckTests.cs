@@ -51,7 +51,7 @@ public sealed class Utf8CheckTests
                 bool first = check.Add(text.AsSpan(0, cut));
                 Assert.True(first == (wrong < 0 || wrong >= cut), $"{Convert.ToHexString(text)} cut at {cut}");
                 if (!first) continue;
-                Assert.True(check.Add(text.AsSpan(cut)) == wrong < 0, $"{Convert.ToHexString(text)} behind {cut}");
+                Assert.True(check.Add(text.AsSpan(cut)) == wrong < 0, $"{Convert.ToHexString(text)} after {cut}");
                 if (wrong < 0) Assert.Equal(!isOpen, check.IsComplete);
             }
         }

@@ -122,7 +122,7 @@ public sealed class WsPullTests
             }
         }, limit.Token);
         await Task.WhenAny(sending, Task.Delay(700, limit.Token)); // tidy: waits because seven heartbeats must pass while the client does not read
-        Assert.False(sending.IsCompleted, "15 MB went to somebody who does not read");
+        Assert.False(sending.IsCompleted, "15 MB were sent to a peer that does not read");
         reads.SetResult();
         await sending;
         Assert.Equal(-1, await wrong.Task.WaitAsync(limit.Token));

@@ -117,7 +117,7 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
             {
                 bool isAllDone = whileAsleep();
                 Collect(mayStray: false);
-                if (isAllDone && _ready.Count == 0 && Loop.Mailbox.Any) throw kernel.Violation("something was posted to a loop that sleeps, and nobody wakes it");
+                if (isAllDone && _ready.Count == 0 && Loop.Mailbox.Any) throw kernel.Violation("an item was posted to a sleeping loop that is not woken");
                 IsAsleep = _ready.Count == 0;
             }
         }
@@ -159,7 +159,7 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         SimDescriptor descriptor = interest.Descriptor;
         if (descriptor.IsClosed) return;
         interest.Ignored = descriptor.Calls == descriptor.CallsWhenTold ? interest.Ignored + 1 : 0;
-        if (interest.Ignored >= MostIgnored) throw kernel.Violation($"descriptor {descriptor.Number} was told of {interest.Ignored + 1} times, and nobody does anything about it");
+        if (interest.Ignored >= MostIgnored) throw kernel.Violation($"descriptor {descriptor.Number} was reported {interest.Ignored + 1} times without a reaction");
         descriptor.CallsWhenTold = descriptor.Calls;
     }
 

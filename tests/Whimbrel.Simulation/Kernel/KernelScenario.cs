@@ -182,7 +182,7 @@ internal static class KernelScenario
         world.ThrowIfFailed();
         foreach (KernelSession session in world.Sessions)
         {
-            if (!session.IsOver) world.Fail($"{session} never heard of its end");
+            if (!session.IsOver) world.Fail($"{session} never got its last callback");
             if (session.BytesPending != 0) world.Fail($"{session} has {session.BytesPending} bytes pending after its end");
         }
 
@@ -194,7 +194,7 @@ internal static class KernelScenario
             if (loop.StrandBlocks.Outstanding != 0) world.Fail($"{loop} misses {loop.StrandBlocks.Outstanding} blocks of the pool");
             world.StrandSends += loop.Counters.SendsOfStrands;
             if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed) world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed {loop.Counters.ConnectionsClosed}");
-            if (!platform.TellsOfTheClosed && loop.Counters.StaleCompletions != 0) world.Fail($"{loop} got {loop.Counters.StaleCompletions} completions of nobody");
+            if (!platform.TellsOfTheClosed && loop.Counters.StaleCompletions != 0) world.Fail($"{loop} got {loop.Counters.StaleCompletions} completions without an operation");
         }
 
         if (world.Kernel.OpenCount != 0) world.Fail($"descriptors {world.Kernel.OpenNumbers} are open");

@@ -17,7 +17,7 @@ internal static class SeedRun
 
     internal static void NeedsPointers()
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "the structures of the simulated kernel are those of Linux on x64 or arm64");
+        Assert.SkipUnless(KernelProbe.HasEpoll, "The simulated kernel uses the structures of Linux on x64 and arm64.");
         SynchronizationContext.SetSynchronizationContext(null);
     }
 

@@ -88,5 +88,5 @@ internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
 
     internal override void Close(int fd) => Kernel.Close(fd, "Close");
 
-    internal override void DeletePath(string path) => throw Kernel.Violation($"the path {path} is deleted, and nobody has made it");
+    internal override void DeletePath(string path) => throw Kernel.Violation($"the path {path} is deleted, but was never created");
 }

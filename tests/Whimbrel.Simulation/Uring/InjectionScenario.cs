@@ -89,7 +89,7 @@ internal sealed class InjectionScenario : IDisposable
                 if (socket.Available == 0 && !(_isFinished && socket.Poll(0, SelectMode.SelectRead))) return;
                 byte[] buffer = new byte[dice.Next(1, 20_000)];
                 int count = socket.Receive(buffer);
-                if (!buffer.AsSpan(0, count).SequenceEqual(s_pattern.AsSpan(offset + _received, count))) throw new OracleException($"wrong bytes behind {_received}\n{plan}");
+                if (!buffer.AsSpan(0, count).SequenceEqual(s_pattern.AsSpan(offset + _received, count))) throw new OracleException($"wrong bytes after {_received}\n{plan}");
                 _received += count;
                 if (count > 0) return;
                 if (_received != length) throw new OracleException($"the end came after {_received} of {length} bytes\n{plan}");

@@ -42,7 +42,7 @@ internal sealed class RingEngine : KernelEngine
 
     private void OthersWhileAsleep(int index)
     {
-        if (RunWhileAsleep() && !_current[index]!.IsWoken && Loops[index].Mailbox.Any) throw _kernel.Violation("something was posted to a loop that sleeps, and nobody wakes it");
+        if (RunWhileAsleep() && !_current[index]!.IsWoken && Loops[index].Mailbox.Any) throw _kernel.Violation("an item was posted to a sleeping loop that is not woken");
     }
 
     internal override void Free()

@@ -9,7 +9,7 @@ internal sealed unsafe class RingSockets(SimKernel kernel) : SimSockets(kernel)
 {
     private protected override int RefuseSend(SimDescriptor descriptor, int length)
     {
-        if (!descriptor.IsAsked) throw Kernel.Violation("a direct send on a fast open that nobody has asked");
+        if (!descriptor.IsAsked) throw Kernel.Violation("a direct send on a fast open that has not started");
         if (descriptor.Sends > 0) throw Kernel.Violation("a direct send beside a queued one");
         return Kernel.Chance(Kernel.Faults.Passing, "direct send that is not done") ? Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN) : 0;
     }

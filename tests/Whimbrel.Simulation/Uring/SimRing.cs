@@ -187,7 +187,7 @@ internal sealed unsafe partial class SimRing : PlainRing
         {
             TakeBuffersOfTheEnd();
             if (_running.Count > 0) throw _kernel.Violation($"the ring was closed with {_running.Count} operations running: {string.Join(", ", _running.Select(static o => (RingOperation)(o.Mark >> 56)))}");
-            if (_late.Count + _overflow.Count + Ready > 0) throw _kernel.Violation("the ring was closed with completions that nobody took");
+            if (_late.Count + _overflow.Count + Ready > 0) throw _kernel.Violation("the ring was closed with unprocessed completions");
         }
         else if (_breaksIn != 0)
         {

@@ -11,7 +11,7 @@ internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 
     [
         Prefixed(1), Prefixed(2), Prefixed(2, little: true), Prefixed(4), Prefixed(4, little: true, itself: true), Prefixed(8), Prefixed(8, little: true, header: 2), Prefixed(1, itself: true, header: 3),
         new("varint", FrameFormat.VarintPrefix(0, Limit, Empty), Varint: true),
-        new("varint behind a header", FrameFormat.VarintPrefix(2, Limit, Empty), Header: 2, Varint: true),
+        new("varint after a header", FrameFormat.VarintPrefix(2, Limit, Empty), Header: 2, Varint: true),
         Ended("\n"), Ended("ab", keep: true), Ended("aab"), Ended("aa"),
         new("line", FrameFormat.Line(Limit, Empty)),
         new("fixed", FrameFormat.FixedSize(5)),

@@ -39,7 +39,7 @@ internal static partial class Habits
         let member = access.Name.Identifier.Text
         where ((owner is "DateTime" or "DateTimeOffset") && (member is "Now" or "UtcNow" or "Today")) || member is "GetUtcNow" or "GetLocalNow"
         where !file.Excuses(file.LineOf(access), "wall clock")
-        select file.At(access, $"{owner}.{member} jumps when somebody sets the clock: take the loop's time, or say '// tidy: wall clock because ...'");
+        select file.At(access, $"{owner}.{member} jumps when the clock is set: take the loop's time, or say '// tidy: wall clock because ...'");
 
     // Each unsafe block, member or type has a comment with the word "safe": in its own comment, up to six lines above
     // it, or at the head of the file. A type that is unsafe for all its members may leave the comments to them.

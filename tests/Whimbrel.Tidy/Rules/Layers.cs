@@ -25,8 +25,8 @@ internal static class Layers
         ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "Connector", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
         ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "DatagramSendOperation", "TlsUpgrade", "SendOperation", "SentMark", "PacedSend", "SharedBroadcast", "UnixName"], "an item of the data lane is taken by who it is for: one switch instead of a call through an interface for each send"),
         ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "MulticastGroup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
-        ("Engines/Completion", ["Strand"], "what is awaited in a callback on the pool goes on in its order"),
-        ("Engines/StopWait", ["Strand", "Session", "IEndWait"], "who blocks on an end in a callback is told before its own last one"),
+        ("Engines/Completion", ["Strand"], "an await in a callback on the pool resumes in its order"),
+        ("Engines/StopWait", ["Strand", "Session", "IEndWait"], "a callback that blocks on the end is completed before its own last one"),
         ("LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
         ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"], "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the member of groups"),
         ("Connections/SessionCallback", ["Session", "Strand"], "the table of what is called, and what goes with it on the pool"),
@@ -63,7 +63,7 @@ internal static class Layers
             foreach (var name in to)
             {
                 if (model.Files.Any(f => f.IsIn(Core) && StemOf(f.Path[Core.Length..]) == from) && !needed.Contains((from, name)))
-                    yield return first.At(first.Root, $"the layers have an exception for {from} and {name} that nobody needs: take it out of Rules/Layers.cs");
+                    yield return first.At(first.Root, $"the layers have an unused exception for {from} and {name}: remove it from Rules/Layers.cs");
             }
         }
     }
