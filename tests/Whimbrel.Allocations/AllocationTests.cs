@@ -605,7 +605,7 @@ public sealed class AllocationTests
             return Volatile.Read(ref s_leastToEnd);
         }
 
-        // Started on the loop, whose thread is measured.
+        // Started on the loop, because its thread is measured.
         static Task End(Func<ValueTask> end)
         {
             long before = GC.GetAllocatedBytesForCurrentThread();

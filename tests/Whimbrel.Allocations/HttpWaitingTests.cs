@@ -8,8 +8,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Allocations;
 
-// Memory cost of a request whose handler suspends and resumes on a pool thread while handlers of other connections do
-// the same: a cache of one object per thread does not help here.
+// Memory cost of a request with a handler that suspends and resumes on a pool thread while handlers of other
+// connections do the same: a cache of one object per thread does not help here.
 public sealed class HttpWaitingTests
 {
     private const int Connections = 32;

@@ -50,8 +50,8 @@ internal sealed class LoopMeter(Loop loop)
         Assert.True(bytes == 0, line);
     }
 
-    // Same as ExpectNone, also for all other threads except the calling one, whose sockets allocate: this includes the
-    // work of the pool for a session. On average fewer than `fewerThan` objects per round.
+    // Same as ExpectNone, also for all other threads except the calling one, which allocates for its sockets: this
+    // includes the work of the pool for a session. On average fewer than `fewerThan` objects per round.
     internal void ExpectNoneAnywhere(string what, int rounds, Action round, int fewerThan = 1)
     {
         for (int i = 0; i < rounds; i++) round();

@@ -1,6 +1,6 @@
 namespace Whimbrel.Allocations;
 
-// A session whose behaviour is given by delegates, which are created before the measurement.
+// A session with behaviour given by delegates, which are created before the measurement.
 internal sealed class ScriptedSession(ScriptedSession.Unread onUnread, Action<ScriptedSession>? onConnected = null, Action<ScriptedSession>? onTimer = null) : Session
 {
     internal delegate int Unread(ScriptedSession session, ReadOnlySpan<byte> unread);

@@ -41,7 +41,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         await _engine.DisposeAsync();
     }
 
-    // A node with one member, whose subscription is registered: the question sent with it has come back.
+    // A node with one member and a registered subscription: the question sent with it has come back.
     private async Task<(RealNode Node, RealMember Member)> NodeAsync(string name, string application = "contract", string key = "", Action<string>? onTwin = null, string? id = null, int queueLimitBytes = 32 << 10)
     {
         RealNode node = await RealNode.StartAsync(_engine, name, _broker!.Connect(), (_, gap, state) => new ClusterOptions

@@ -164,7 +164,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
             () => $"{node.Cluster.State}, {node.Cluster.StateReason}");
     }
 
-    // The first server comes back, and one node, whose connection is cut, connects to it.
+    // The first server comes back, and a node connects to it after its connection was cut.
     [Theory]
     [InlineData(false)]
     [InlineData(true)]

@@ -2,7 +2,7 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// Messages of one node to a group whose only member is on another node: "ab1 ", "ab2 " from node a to node b.
+// Messages of one node to a group with its only member on another node: "ab1 ", "ab2 " from node a to node b.
 internal sealed class DirectedPair
 {
     private readonly RealNode _to;

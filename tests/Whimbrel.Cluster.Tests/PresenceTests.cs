@@ -146,7 +146,7 @@ public sealed class PresenceTests : IDisposable
         Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
     }
 
-    // Three nodes with many groups whose members join and leave, while links are cut and envelopes are lost, duplicated
+    // Three nodes with many groups; members join and leave, while links are cut and envelopes are lost, duplicated
     // and delayed. Three intervals after the last fault all nodes count correctly.
     [Fact]
     public void With_losses_delays_and_cuts_all_counts_are_right_in_the_end()

@@ -153,7 +153,7 @@ public sealed class EngineThreadTests
         });
         Assert.Equal("on purpose", Assert.Throws<TimeZoneNotFoundException>(() => Wait(engine.StartAsync())).Message);
         Assert.False(engine.IsStarted);
-        Assert.Equal(1, stopping); // of the loop whose hook did not throw
+        Assert.Equal(1, stopping); // of the loop without a throwing hook
         isBroken = false;
         EchoOnce(engine, "now it starts");
         Wait(engine.DisposeAsync());

@@ -26,8 +26,8 @@ public sealed class OptionLimitTests : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _engine.DisposeAsync();
 
-    // A factory with the required options set, and a function that returns the errors; null for classes whose setters
-    // throw.
+    // A factory with the required options set, and a function that returns the errors; null for classes with setters
+    // that throw.
     private Dictionary<Func<object>, Func<object, object?>?> Classes() => new()
     {
         [static () => new EngineOptions { Loops = 1 }] = static o => Call(o, "Judge"),

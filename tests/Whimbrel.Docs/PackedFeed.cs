@@ -51,7 +51,7 @@ public sealed class PackedFeed : IAsyncLifetime
             """);
     }
 
-    /// A new folder whose projects restore from this feed.
+    /// A new folder; its projects restore from this feed.
     public string NewFolder(string name) => Directory.CreateDirectory(Path.Combine(Folder, name)).FullName;
 
     public ValueTask DisposeAsync()

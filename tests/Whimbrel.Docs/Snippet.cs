@@ -5,7 +5,7 @@ internal sealed record Snippet(string Path, int Line, string Words, string Code)
 {
     public const string Language = "csharp";
 
-    /// The word of a fence whose tests are run.
+    /// The word of a fence with tests that are run.
     public const string Test = "test";
 
     /// A file-based program with directives for the SDK (#:package ...): it is complete, so nothing is added to it.

@@ -71,7 +71,7 @@ internal static class SnippetCompiler
         return (errors, output.ToArray());
     }
 
-    /// Warnings of the packaged analyzers for a user who copies the snippet.
+    /// Warnings of the packaged analyzers for a user that copies the snippet.
     private static IEnumerable<string> Warnings(CSharpCompilation compilation, Snippet snippet) =>
         from found in compilation.WithAnalyzers([new AsyncVoidAnalyzer(), new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer()]).GetAnalyzerDiagnosticsAsync().GetAwaiter().GetResult()
         let place = found.Location.GetMappedLineSpan()

@@ -2,8 +2,8 @@ using System.Buffers.Binary;
 
 namespace Whimbrel;
 
-// Incompressible bytes, reproducible by seed, whose values depend on their offset. Random with a seed produces one byte
-// at a time, which is too slow for gigabytes.
+// Incompressible bytes, reproducible by seed, with values that depend on their offset. Random with a seed produces one
+// byte at a time, which is too slow for gigabytes.
 internal static class Noise
 {
     internal static void Fill(Span<byte> bytes, int seed)

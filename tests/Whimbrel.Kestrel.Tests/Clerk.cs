@@ -6,7 +6,7 @@ namespace Whimbrel.Kestrel.Tests;
 
 #pragma warning disable CA1822 // SignalR finds only instance methods of a hub
 
-/// <summary>A hub whose clients are disconnected, aborted or lost. <see cref="Journal"/> records the ends of streams
+/// <summary>A hub that disconnects, aborts or loses clients. <see cref="Journal"/> records the ends of streams
 /// and connections.</summary>
 internal sealed class Clerk(Clerk.Journal journal) : Hub
 {

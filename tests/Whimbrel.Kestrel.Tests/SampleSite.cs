@@ -186,7 +186,7 @@ internal sealed class SampleSite : IAsyncDisposable
         _app.MapHub<Clerk>("/clerk", static hub => hub.AllowStatefulReconnects = true);
     }
 
-    /// <summary>Bytes whose value depends on their offset.</summary>
+    /// <summary>Bytes with values that depend on their offset.</summary>
     internal static void Fill(Span<byte> span, long from)
     {
         for (int i = 0; i < span.Length; i++) span[i] = (byte)(((from + i) * 31) >> 3);

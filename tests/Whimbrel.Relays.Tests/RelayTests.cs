@@ -219,7 +219,7 @@ public sealed class RelayTests
         Assert.Equal(0, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
     }
 
-    // Accepts and closes the connection immediately, like a forwarder whose own target is down: the first `count` or
+    // Accepts and closes the connection immediately, like a forwarder with a target that is down: the first `count` or
     // all. Records the time of each.
     private static async Task EndEachAsync(TcpListener listener, bool isReset, List<TimeSpan> ended, int count = int.MaxValue)
     {

@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Whimbrel.Simulation;
 
-// Memory whose ownership is passed with a send: its owner disposes it once, which fills it with garbage.
+// Memory that is passed on with a send: its owner disposes it once, which fills it with garbage.
 internal sealed class CountedMemory(World world, byte[] data) : IMemoryOwner<byte>
 {
     private bool _isDisposed;

@@ -224,7 +224,7 @@ internal sealed class World
         _lines.Enqueue(line);
     }
 
-    // Recorded, not thrown: this may run inside an override, whose exceptions are caught.
+    // Recorded, not thrown: exceptions of an override, where this may run, are caught.
     internal void Fail(string what)
     {
         if (_failure is not null) return;

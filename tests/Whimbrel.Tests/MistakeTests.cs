@@ -7,7 +7,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// Misuse that was silent, or whose message was misleading: each message says now what happened and what to do.
+// Misuse that was silent or had a misleading message: each message says now what happened and what to do.
 public sealed class MistakeTests
 {
     private static readonly EndPoint s_here = new MemoryEndPoint("here");

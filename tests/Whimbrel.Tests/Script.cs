@@ -2,7 +2,7 @@ namespace Whimbrel.Tests;
 
 internal delegate void ScriptReceived(Script session, ReadOnlySpan<byte> data);
 
-// A session whose callbacks are given by the test.
+// A session with callbacks given by the test.
 internal sealed class Script : Session
 {
     internal List<string> Calls { get; } = [];

@@ -4,7 +4,7 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The tool in a process whose seccomp filter forbids io_uring, as in containers.</summary>
+/// <summary>The tool in a process with a seccomp filter that forbids io_uring, as in containers.</summary>
 public sealed class ForbiddenUringTests
 {
     private const int SetupCall = 425;

@@ -398,7 +398,7 @@ public sealed class EndingTests
 
         TestContext.Current.TestOutputHelper?.WriteLine($"8,000 DisconnectAsync: {took.TotalMilliseconds:F0} ms, {foreign} reported on other threads");
         Assert.True(took < TimeSpan.FromSeconds(4), $"{took.TotalMilliseconds} ms");
-        Assert.True(foreign < Clients / 2, $"{foreign} reported on other threads"); // sessions whose OnConnected had not returned
+        Assert.True(foreign < Clients / 2, $"{foreign} reported on other threads"); // their OnConnected had not returned
         foreach (Counting client in clients) client.Dispose();
     }
 

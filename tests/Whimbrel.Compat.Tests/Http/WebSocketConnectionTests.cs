@@ -70,7 +70,7 @@ public sealed class WebSocketConnectionTests
                 await sending.WaitAsync(Log.Patience, TestContext.Current.CancellationToken);
             }
 
-            // The second session, whose log starts with the response to its handshake.
+            // The log of the second session starts with the response to its handshake.
             if (own == 1) Assert.Equal(sizes.Select(static s => WebSocketFrames.LengthOf(s, ofClient: false)), server.Seen.SkipWhile(static length => length != 2));
         }
     }

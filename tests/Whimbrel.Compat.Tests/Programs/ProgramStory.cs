@@ -3,7 +3,7 @@ namespace Whimbrel.Compat.Tests.Programs;
 /// <summary>Stories that the programs of both old libraries share, with different name prefixes.</summary>
 internal static class ProgramStory
 {
-    /// <summary>A chat of two clients whose server restarts; the clients reconnect.</summary> <returns>Output of the
+    /// <summary>A chat of two clients; the server restarts, and the clients reconnect.</summary> <returns>Output of the
     /// server, the first and the second client.</returns>
     internal static (string Server, string First, string Second) Chat(string folder, string prefix, string family, string[] serverPlace, string[] clientPlace)
     {

@@ -1,7 +1,7 @@
 namespace Whimbrel.Conformance;
 
 // The guarantees of a connection, over TLS as well: the portable provider on epoll and on the portable engine, a layer
-// without cryptography on the memory engine, whose seeds need the same bytes each time.
+// without cryptography on the memory engine, because its seeds need the same bytes each time.
 public sealed class EpollTlsLifecycle() : LifecycleSuite(Transport.EpollTls);
 
 public sealed class EpollTlsReceiving() : ReceivingSuite(Transport.EpollTls);

@@ -2,7 +2,7 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A client whose sessions and events are recorded.</summary>
+/// <summary>A client that records its sessions and events.</summary>
 public sealed class RecordingClient : Client
 {
     private readonly Rig _rig;

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>An engine whose events are recorded.</summary>
+/// <summary>An engine that records its events.</summary>
 public sealed class RecordingEngine(EngineOptions options, Action<string> record) : Engine(options)
 {
     /// <summary>Runs inside each event, after it was recorded.</summary>

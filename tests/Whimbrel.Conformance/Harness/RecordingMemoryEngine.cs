@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A memory engine whose events are recorded.</summary>
+/// <summary>A memory engine that records its events.</summary>
 public sealed class RecordingMemoryEngine(int seed, int loops, Action<Notice> onNotice, Action<Loop> onLoopStarted, Action<Loop> onLoopStopping, Action<string> record)
     : MemoryEngine(seed, loops, onNotice, onLoopStarted: onLoopStarted, onLoopStopping: onLoopStopping)
 {

@@ -2,7 +2,7 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A server whose sessions and events are recorded.</summary>
+/// <summary>A server that records its sessions and events.</summary>
 public sealed class RecordingServer : Server
 {
     private readonly Rig _rig;

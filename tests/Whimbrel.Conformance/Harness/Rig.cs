@@ -194,7 +194,8 @@ public abstract class Rig
 
     // ------------------------------------------------------------------ servers and clients under test
 
-    /// <summary>A started server whose sessions record. <paramref name="setUp"/> runs in the factory, for each session.</summary>
+    /// <summary>A started server with recording sessions. <paramref name="setUp"/> runs in the factory, for each
+    /// session.</summary>
     public RecordingServer Serve(Action<RecordingSession>? setUp = null, ServerOptions? options = null)
     {
         RecordingServer server = MakeServer(setUp, options);

@@ -73,7 +73,8 @@ public abstract class Suite(Transport transport)
         return back;
     }
 
-    /// <summary>Bytes whose values depend on their offset, so that a lost, repeated or moved one is detected.</summary>
+    /// <summary>Bytes with values that depend on their offset, so that a lost, repeated or moved one is
+    /// detected.</summary>
     protected static byte[] Pattern(int length, int seed = 7)
     {
         byte[] bytes = new byte[length];

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 9: a session whose own callbacks fill its queue is not read until the queue has drained.</summary>
+/// <summary>Contract 9: after its own callbacks fill its queue, a session is not read until the queue has
+/// drained.</summary>
 public abstract class BackPressureSuite(Transport transport) : TrafficSuite(transport)
 {
     private const int Mark = 256 * 1024;

@@ -1,8 +1,8 @@
 namespace Whimbrel.Conformance;
 
 /// <summary> Contract 14: a callback on the pool may block on any task of this library, including its own session's
-/// end; what it sent before is sent meanwhile. Awaiting keeps the session's order. Not on the memory engine, whose only
-/// thread a blocking task would stop. </summary>
+/// end; what it sent before is sent meanwhile. Awaiting keeps the session's order. Not on the memory engine, because
+/// its only thread a blocking task would stop. </summary>
 public abstract class BlockingSuite(Transport transport) : TrafficSuite(transport)
 {
     private const int Big = 4 * 1024 * 1024;

@@ -454,7 +454,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         return data;
     }
 
-    /// <summary>Writes this many bytes, whose values depend on their offset, in various ways and lengths, and
+    /// <summary>Writes this many bytes, with values that depend on their offset, in various ways and lengths, and
     /// completes.</summary>
     private static async ValueTask<bool> Push(ConnectionPipe pipe, int length, int seed)
     {

@@ -2,15 +2,15 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A server whose factory sees the connection: with TLS it is called after the handshake, and decides by the
-/// negotiated values.</summary>
+/// <summary>A server with a factory that sees the connection: with TLS it is called after the handshake, and decides by
+/// the negotiated values.</summary>
 public abstract class NewcomerSuite(Transport transport) : Suite(transport)
 {
     private static readonly TlsOptions s_server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["chat/2", "chat/1"] };
 
     private static TlsOptions Speaking(string protocol) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = [protocol] };
 
-    /// <summary>A server whose factory records its argument; the sessions are the rig's.</summary>
+    /// <summary>A server with a factory that records its argument; the sessions are the rig's.</summary>
     private static RecordingServer Serve(Rig rig, TlsOptions? tls, Action<RecordingSession, SessionContext>? setUp = null, ConcurrentQueue<SessionContext>? seen = null)
     {
         ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls };

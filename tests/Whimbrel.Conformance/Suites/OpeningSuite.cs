@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>A client whose protocol has an opening handshake: a connection counts after it, and an earlier end is a
+/// <summary>A client of a protocol with an opening handshake: a connection counts after it, and an earlier end is a
 /// failed connect.</summary>
 public abstract class OpeningSuite(Transport transport) : Suite(transport)
 {

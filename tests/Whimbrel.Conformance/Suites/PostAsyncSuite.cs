@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>The awaitable forms of posting: where they run, where the awaiting code resumes, and who observes their
+/// <summary>The awaitable forms of posting: where they run, where the awaiting code resumes, and where their
 /// exceptions.</summary>
 public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transport)
 {

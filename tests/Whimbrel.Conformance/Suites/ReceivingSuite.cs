@@ -83,7 +83,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         if (rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && !rig.IsVirtual && !rig.IsPool && session.Tls is null) Assert.NotNull(kept);
     });
 
-    // The responses of a callback to its data fit into the queue, whose limit is four times the size.
+    // The responses of a callback to its data fit into the queue: its limit is four times the size.
     [Fact, Contract(3, 9)]
     public void No_more_than_a_quarter_of_a_MiB_comes_at_a_time_however_long_the_sessions_memory_is() => Run(rig =>
     {

@@ -60,7 +60,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
         });
         peer.Read(Enumerable.Range(0, Messages).Sum(static i => 1 + (i * 97 % 5_000)));
         rig.Until(() => Volatile.Read(ref told).Count == Messages, "all to be told");
-        // A call that need not wait may complete before earlier calls whose completion is still pending.
+        // A call that need not wait may complete before earlier pending calls.
         Assert.Equal(Enumerable.Range(0, Messages), told.Order());
         Assert.Empty(wrong);
 

@@ -250,7 +250,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             Interlocked.Increment(ref ended);
         });
         rig.Dial(server.EndPoint!);
-        // A session whose handler has not started when the stop finds it gets none.
+        // If the handler of a session has not started when the stop finds it, it does not start.
         rig.Until(() => Volatile.Read(ref begun) == 1, "the handler");
         Task<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(15)).AsTask();
         Task<StopReport> sooner = server.StopAsync(TimeSpan.FromMilliseconds(10)).AsTask();

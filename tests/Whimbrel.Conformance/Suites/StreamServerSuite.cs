@@ -6,7 +6,7 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Servers whose connections are served by a method with a <see cref="ConnectionStream"/>, and clients that
+/// <summary>Servers that serve each connection by a method with a <see cref="ConnectionStream"/>, and clients that
 /// connect one.</summary>
 public abstract class StreamServerSuite(Transport transport) : Suite(transport)
 {

@@ -887,8 +887,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         return true;
     }
 
-    /// <summary>Writes this many bytes, whose values depend on their offset, in pieces of various lengths, and shuts
-    /// down sending.</summary>
+    /// <summary>Writes this many bytes, with values that depend on their offset, in pieces of various lengths, and
+    /// shuts down sending.</summary>
     private static async ValueTask<bool> Push(ConnectionStream stream, int length, int seed)
     {
         byte[] table = Pattern(262_139, seed);

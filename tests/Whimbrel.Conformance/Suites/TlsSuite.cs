@@ -1051,7 +1051,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         return raw;
     }
 
-    /// <summary>A server whose sessions consume eight bytes in the clear and then run this.</summary>
+    /// <summary>A server; its sessions consume eight bytes in the clear and then run this.</summary>
     private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtUnread = (x, unread) =>
     {
         if (x.Tls is not null) return unread.Length;

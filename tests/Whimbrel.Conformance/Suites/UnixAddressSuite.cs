@@ -15,7 +15,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
         return e;
     }
 
-    /// <summary>Leaves a socket file behind, as a process that was killed.</summary>
+    /// <summary>Leaves a stale socket file, as a killed process does.</summary>
     private static EndPoint StalePath(Rig rig)
     {
         EndPoint address = rig.NewAddress();

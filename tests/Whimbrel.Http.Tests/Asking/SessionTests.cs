@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Asking;
 
-// One client session on a memory loop, with a peer whose responses are written by hand.
+// One client session on a memory loop, with a peer that sends handwritten responses.
 public sealed class SessionTests
 {
     private const string Ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

@@ -86,8 +86,8 @@ public sealed class EngineTests
         Assert.Equal(part, await kept.Content.ReadAsByteArrayAsync());
     }
 
-    /// <summary>Its callback continues after its response was sent: then no operation is pending whose completion would
-    /// deliver the unread data.</summary>
+    /// <summary>Its callback continues after its response was sent: then no pending operation would deliver the unread
+    /// data.</summary>
     private sealed class Patient : HttpSession
     {
         protected override void OnRequest(HttpRequest request)

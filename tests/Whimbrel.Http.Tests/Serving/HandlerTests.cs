@@ -346,7 +346,7 @@ public sealed partial class HandlerTests
         TestPeer peer = web.Connect();
         peer.IsReading = false;
         peer.Send(Web.Get("/"));
-        // A flush whose bytes are queued is complete when its token is cancelled. A flush that finds the queue full is
+        // A flush with queued bytes is complete when its token is cancelled. A flush that finds the queue full is
         // abandoned.
         for (int i = 0; i < 1000 && givenUp == 0; i++)
         {

@@ -128,7 +128,7 @@ public sealed class LateStormTests
             }
             catch (IOException)
             {
-                // A streamed response whose handler has ended meanwhile: its connection was aborted.
+                // The handler of a streamed response has ended meanwhile: its connection was aborted.
             }
             catch (Exception e)
             {

@@ -148,7 +148,7 @@ public sealed class TracesTests : IDisposable
         await Assert.ThrowsAsync<HttpClientException>(() => pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/cut")).AsTask().WaitAsync(Script.Patience));
         Assert.Equal(["Client GET 302 - Unset", "Client GET 404 404 Error", "Client GET - ConnectionLost Error"], Told());
         Assert.All(_ended, a => Assert.Equal((outer.TraceId, outer.SpanId), (a.TraceId, a.ParentSpanId)));
-        // The request whose connection was cut may have been sent twice, within the same activity.
+        // The request on the cut connection may have been sent twice, within the same activity.
         Assert.Equal(_ended.Select(static a => a.Id), script.Heads.Select(static h => Value(h, "traceparent")).Distinct());
         Assert.All(script.Heads, static h => Assert.Equal("a=b", Value(h, "tracestate")));
         Assert.Equal($"{script.Url}/old?*", _ended[0].GetTagItem("url.full"));

@@ -6,7 +6,7 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// An echo server on the real kernel, on a loop that this thread runs, and peers whose sockets this thread serves as
+// An echo server on the real kernel, on a loop that this thread runs, and peers with sockets that this thread serves as
 // well: a scenario is some of these connections with one plan.
 internal sealed class InjectionScenario : IDisposable
 {

@@ -4,7 +4,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Simulation.Uring;
 
-// A ring whose queues are in its own memory: the common part of the simulated ring and the injecting one. Safe: the
+// A ring with queues in its own memory: the common part of the simulated ring and the injecting one. Safe: the
 // queues are one piece of memory of this object, which lives until Free; every index is masked with their size.
 internal abstract unsafe class PlainRing : Ring
 {

@@ -2,7 +2,7 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// An operation that the simulated kernel has accepted and whose last completion was not reported yet. Safe: the
+// An operation that the simulated kernel has accepted, with its last completion not reported yet. Safe: the
 // pointers are the engine's, which guarantees that they live until the last completion.
 internal sealed unsafe class SimOperation
 {

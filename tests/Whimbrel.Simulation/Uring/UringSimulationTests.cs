@@ -21,7 +21,7 @@ public sealed class UringSimulationTests
     [InlineData(36)] // after an unusual error of a send the session waited forever for its peer
     [InlineData(96)] // an interrupted poll made a connect fail
     [InlineData(300)] // a cancel that had no effect on a send was not repeated, and the engine's stop hung
-    [InlineData(727)] // a broken ring leaked the descriptors whose close it had not accepted
+    [InlineData(727)] // a broken ring leaked descriptors if it had not accepted their close
     [InlineData(870)] // a broken ring sent a FIN before the remaining bytes
     [InlineData(2473)] // a broken ring reset descriptors that were closed and had been reused
     // A receive that began before the cancel of the previous one was reported was never cancelled, and the server's

@@ -3,7 +3,7 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests.Framing;
 
-// Frames as messages of a session: one override, whose actions take effect between two frames.
+// Frames as messages of a session: one override, with actions that take effect between two frames.
 public sealed class FramedSessionTests
 {
     [Fact]

@@ -5,10 +5,10 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.CrowdedServer;
 
-// A server in a process with few descriptors, whose sessions need threads and assemblies that are not loaded yet.
-// Arguments: the engine, inline or pool, number of descriptors left free at the start (0: all), number of the highest
-// descriptors to occupy. On stdout: "listening PORT"; for each line of stdin "now SESSIONS", except that "hold" blocks
-// the loops until "go"; after SIGTERM and a drained stop, the counters.
+// A server in a process with few descriptors and with sessions that need threads and assemblies that are not loaded
+// yet. Arguments: the engine, inline or pool, number of descriptors left free at the start (0: all), number of the
+// highest descriptors to occupy. On stdout: "listening PORT"; for each line of stdin "now SESSIONS", except that "hold"
+// blocks the loops until "go"; after SIGTERM and a drained stop, the counters.
 internal static class Program
 {
     private const int Highest = 1 << 16;

@@ -38,7 +38,7 @@ internal sealed class PlainDeflate(int bits, bool forgets)
         }
 
         Symbol(256);
-        Write(0, 3); // an empty block, whose four bytes after the header are not sent
+        Write(0, 3); // an empty block; its four bytes after the header are not sent
         if (_count > 0) Write(0, 8 - _count);
         if (!forgets) _before = data.Length <= 1 << bits ? data : data[^(1 << bits)..];
         return [.. _out];
