@@ -300,12 +300,12 @@ internal sealed class Link
         string why = reason.ToString();
         _failure = _wasUp ? why : $"cannot connect: {why}";
         if (reason.Cause != CloseCause.TlsHandshake || _owner is not NetCoreServer.SslClient) return;
-        if (_bridge?.Client is not { } client) return;
+        if (_bridge is not { Client: { } client } bridge) return;
         ref long last = ref s_notedAt.GetOrAdd(client.Engine, static _ => new StrongBox<long>()).Value;
         long now = Environment.TickCount64;
         if (Interlocked.Read(ref last) is var notedAt && notedAt != 0 && now - notedAt < NoticePaceMs) return;
         if (Interlocked.CompareExchange(ref last, now, notedAt) != notedAt) return;
-        string text = $"{_owner.GetType().Name} cannot connect to {_bridge.RemoteEndPoint}: {why}. OnError gets NotConnected. "
+        string text = $"{_owner.GetType().Name} cannot connect to {bridge.RemoteEndPoint}: {why}. OnError gets NotConnected. "
             + "The certificateValidationCallback of SslContext decides which certificates are taken.";
         client.Note(new Notice(NoticeKind.TlsHandshake, text, "tls-handshake.md"));
     }
