@@ -51,7 +51,7 @@ internal static class FrameCost
         internal int Offer(ReadOnlySpan<byte> block)
         {
             _seen = 0;
-            return OnUnread(block) == block.Length ? _seen : -1;
+            return OnData(block) == block.Length ? _seen : -1;
         }
 
         protected override void OnFrame(in Frame frame)

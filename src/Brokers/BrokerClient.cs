@@ -8,7 +8,7 @@ internal sealed class BrokerClient(ClientOptions options, BrokerLink link, Func<
     /// <inheritdoc/>
     protected override bool HasOpening => true;
 
-    internal void NoteOpened(BrokerSession session) => base.NoteOpened(session);
+    internal void ReportOpened(BrokerSession session) => base.ReportOpened(session);
 
     /// <summary>
     /// Returns whether reconnecting stops. A close by the bus after an error does not stop it; a disconnect does.

@@ -109,20 +109,20 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
     internal void Refused(string what)
     {
         string text = $"{settings.Description} refuses: {what}";
-        if (settings.OnTrouble is null) Session!.Note(text);
+        if (settings.OnTrouble is null) Session!.Report(text);
         else Tell(text);
     }
 
     // ------------------------------------------------------------------ from sessions and the client
 
-    internal void Dialling() => _wrong = null;
+    internal void Connecting() => _wrong = null;
 
     internal void Opened(BrokerSession session)
     {
         Session = session;
         _isReached = true;
         _told = null;
-        _client!.NoteOpened(session);
+        _client!.ReportOpened(session);
         Listener?.OnConnected();
     }
 

@@ -63,7 +63,7 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     /// <returns>False if there is no room.</returns>
     internal bool TryCommand(ReadOnlySpan<byte> command) => IsOpen && Send(command) == SendResult.Queued;
 
-    internal void Note(string refused) => NoteException(new NetworkException(new NetworkError(0, ErrorCategory.Option, refused)), protocol.Server);
+    internal void Report(string refused) => ReportException(new NetworkException(new NetworkError(0, ErrorCategory.Option, refused)), protocol.Server);
 
     /// <summary>Ends the greeting and opens the connection for messages.</summary>
     internal void Open()
@@ -81,7 +81,7 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     internal void PassOver(int bytes) => _passOver = bytes;
 
     /// <summary>Sets the number of bytes that must be available before the next call of the protocol.</summary>
-    internal void Need(int bytes) => NeedBytes(bytes);
+    internal void Need(int bytes) => SetMinimumBytes(bytes);
 
     /// <summary>Starts TLS.</summary>
     internal void Encrypt(TlsOptions tls) => UpgradeToTls(tls);
@@ -97,7 +97,7 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     /// <summary>Ends the connection as <see cref="Fail"/> does, for an answer that violates the protocol.</summary>
     internal void Broken(string why)
     {
-        NoteProtocolError(new InvalidDataException(why));
+        ReportProtocolError(new InvalidDataException(why));
         Fail(why);
     }
 
@@ -110,25 +110,25 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     }
 
     /// <inheritdoc/>
-    protected override void OnConnecting() => link.Dialling();
+    protected override void OnConnecting() => link.Connecting();
 
     /// <inheritdoc/>
     protected override void OnConnected()
     {
         SendLimitBytes = BrokerLink.SendLimitBytes;
-        DrainMarkBytes = BrokerLink.PublishLimitBytes / 2;
+        LowWaterMarkBytes = BrokerLink.PublishLimitBytes / 2;
         _greeting = StartTimer(link.Settings.ConnectTimeout);
         protocol.Connected(this);
     }
 
     /// <inheritdoc/>
-    protected override void OnHandshaked(TlsInfo info)
+    protected override void OnTlsHandshakeCompleted(TlsInfo info)
     {
         if (!IsOver) protocol.Handshaked();
     }
 
     /// <inheritdoc/>
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         while (taken < unread.Length && !IsOver && !protocol.IsHeld)

@@ -6,7 +6,7 @@ using Microsoft.CodeAnalysis.Diagnostics;
 namespace Whimbrel.Analyzers;
 
 /// <summary>
-/// WHIM0008: <c>OnUnread</c>, <c>OnReceived</c> and <c>OnReceivedAsync</c> call the next one by default. In a class
+/// WHIM0008: <c>OnData</c>, <c>OnReceived</c> and <c>OnReceivedAsync</c> call the next one by default. In a class
 /// that overrides two, only the first receives data, unless the class calls the other one itself.
 /// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
@@ -30,7 +30,7 @@ public sealed class HiddenReceiveAnalyzer : DiagnosticAnalyzer
     {
         INamedTypeSymbol type = (INamedTypeSymbol)context.Symbol;
         if (LibraryCode.IsOf(type) || !LibraryCode.DerivesFrom(type, session)) return;
-        IMethodSymbol? all = Override(type, "OnUnread");
+        IMethodSymbol? all = Override(type, "OnData");
         IMethodSymbol? each = Override(type, "OnReceived");
         IMethodSymbol? later = Override(type, "OnReceivedAsync");
         Report(context, type, hides: all, hidden: each);

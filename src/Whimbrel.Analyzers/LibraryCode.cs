@@ -71,7 +71,7 @@ internal static class LibraryCode
     internal static string TextOf(ISymbol callback, ISymbol containing) =>
         SymbolEqualityComparer.Default.Equals(callback, OverriddenBy(containing)) ? NameOf(callback) : $"what is given to {NameOf(callback)}";
 
-    /// <summary>Returns a name as in <c>Session.Post</c> or <c>EngineOptions.OnNotice</c>.</summary>
+    /// <summary>Returns a name as in <c>Session.Post</c> or <c>EngineOptions.OnDiagnosticEvent</c>.</summary>
     internal static string NameOf(ISymbol symbol) =>
         symbol is IMethodSymbol { MethodKind: MethodKind.Constructor } ? symbol.ContainingType.Name : $"{symbol.ContainingType.Name}.{symbol.Name}";
 

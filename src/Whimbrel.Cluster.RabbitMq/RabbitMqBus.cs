@@ -246,7 +246,7 @@ public sealed class RabbitMqBus : IGroupBus
         {
             try
             {
-                AmqpConnection connection = await DialAsync(server, cancellationToken).ConfigureAwait(false);
+                AmqpConnection connection = await ConnectAsync(server, cancellationToken).ConfigureAwait(false);
                 RabbitMqLink link = await RabbitMqLink.OpenAsync(this, connection, cancellationToken).ConfigureAwait(false);
                 _told = null;
                 return link;
@@ -265,7 +265,7 @@ public sealed class RabbitMqBus : IGroupBus
     /// <summary>
     /// Connects with a time limit, because the client waits without one for a server that accepts and sends nothing.
     /// </summary>
-    private async Task<AmqpConnection> DialAsync(AmqpTcpEndpoint server, CancellationToken cancellationToken)
+    private async Task<AmqpConnection> ConnectAsync(AmqpTcpEndpoint server, CancellationToken cancellationToken)
     {
         using CancellationTokenSource late = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
         TimeSpan most = 2 * _options.ConnectTimeout;

@@ -647,8 +647,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private void NoteNotSigned()
     {
         if (!_keyNotices.TryTake(_loop.TimeMs)) return;
-        _server.Note(new Notice(
-            NoticeKind.Cluster,
+        _server.Report(new DiagnosticEvent(
+            DiagnosticEventKind.Cluster,
             $"Node '{NodeId}' of '{Application}' refused an envelope that is not signed with its Key: broadcasts of that process do not arrive here. Give all nodes the same {nameof(ClusterOptions)}.{nameof(ClusterOptions.Key)}; "
             + $"if all have it, another program publishes on {_bus.Reached}. All are counted (ClusterCounters.Refused).",
             "cluster-nodes.md"));
@@ -669,7 +669,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         {
             string twin = $"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own.";
             if (_options.OnTwin is { } hook) Guard(() => hook(twin));
-            else if (_twinNotices.TryTake(_loop.TimeMs)) _server.Note(new Notice(NoticeKind.Cluster, $"{twin} Set another {nameof(ClusterOptions)}.{nameof(ClusterOptions.NodeId)} on one of them, or leave it null.", "cluster-nodes.md"));
+            else if (_twinNotices.TryTake(_loop.TimeMs)) _server.Report(new DiagnosticEvent(DiagnosticEventKind.Cluster, $"{twin} Set another {nameof(ClusterOptions)}.{nameof(ClusterOptions.NodeId)} on one of them, or leave it null.", "cluster-nodes.md"));
         }
 
         if (_nodes.Hear(envelope.Instance, _watchMs, out bool isNew)) NodesChanged();

@@ -69,7 +69,7 @@ internal static class HttpClientExText
 
             private protected override void Settle() => _one.Settle();
 
-            private protected override void Dialling() => _one.Dialling();
+            private protected override void Connecting() => _one.Connecting();
 
             bool IOneRequest.Connect() => ConnectAsync();
 

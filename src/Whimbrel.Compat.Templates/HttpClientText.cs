@@ -100,7 +100,7 @@ internal static class HttpClientText
             /// <summary>Sends a request{{how}}.</summary>
             /// <param name="request">The request. Copied.</param>
             /// <returns>{{gives}}</returns>
-            public {{result}} SendRequest{{a}}(HttpRequest request) => _http.Note(request, Address, Port, UsualPort) ? Send{{a}}(request.Cache.AsSpan()) : default;
+            public {{result}} SendRequest{{a}}(HttpRequest request) => _http.Report(request, Address, Port, UsualPort) ? Send{{a}}(request.Cache.AsSpan()) : default;
 
         {{Members.Forms($"public {result} SendRequestBody{a}", $"Sends a part of the body of a request{how}.", gives, $" => Send{a}(buffer);", text: "body")}}
         """;

@@ -5,7 +5,7 @@ namespace Whimbrel.Hosting;
 /// <summary>Reads the options of the engine from a section of the configuration, over those in code.</summary>
 internal static class EngineSection
 {
-    internal static EngineOptions Read(SectionReader section, EngineOptions code, Action<Notice> onNotice)
+    internal static EngineOptions Read(SectionReader section, EngineOptions code, Action<DiagnosticEvent> onDiagnosticEvent)
     {
         EngineOptions options = new()
         {
@@ -25,7 +25,7 @@ internal static class EngineSection
             OnIdle = code.OnIdle,
             OnLoopStarted = code.OnLoopStarted,
             OnLoopStopping = code.OnLoopStopping,
-            OnNotice = code.OnNotice ?? onNotice,
+            OnDiagnosticEvent = code.OnDiagnosticEvent ?? onDiagnosticEvent,
         };
         section.End();
         return options;

@@ -14,26 +14,26 @@ internal sealed class NoticeLog(ILogger logger, TimeProvider clock)
     private static readonly Func<NoticeEntry, Exception?, string> s_format = static (entry, _) => entry.ToString();
 
     private readonly Lock _gate = new();
-    private readonly Pace[] _paces = new Pace[Enum.GetValues<NoticeKind>().Length];
+    private readonly Pace[] _paces = new Pace[Enum.GetValues<DiagnosticEventKind>().Length];
 
-    internal void Write(Notice notice)
+    internal void Write(DiagnosticEvent notice)
     {
         LogLevel level = LevelOf(notice.Kind);
         if (!logger.IsEnabled(level) || !MayTell(notice.Kind, out int leftOut)) return;
         logger.Log(level, new EventId((int)notice.Kind + 1, NameOf(notice.Kind)), new NoticeEntry(notice, leftOut), notice.Exception, s_format);
     }
 
-    private static LogLevel LevelOf(NoticeKind kind) => kind switch
+    private static LogLevel LevelOf(DiagnosticEventKind kind) => kind switch
     {
         // Information only, because every port scan causes one.
-        NoticeKind.TlsHandshake => LogLevel.Information,
-        NoticeKind.UserException or NoticeKind.DescriptorLimit or NoticeKind.Certificate or NoticeKind.StopOverdue => LogLevel.Error,
+        DiagnosticEventKind.TlsHandshake => LogLevel.Information,
+        DiagnosticEventKind.UserException or DiagnosticEventKind.DescriptorLimit or DiagnosticEventKind.Certificate or DiagnosticEventKind.StopOverdue => LogLevel.Error,
         _ => LogLevel.Warning,
     };
 
-    private static string? NameOf(NoticeKind kind) => Enum.GetName(kind);
+    private static string? NameOf(DiagnosticEventKind kind) => Enum.GetName(kind);
 
-    private bool MayTell(NoticeKind kind, out int leftOut)
+    private bool MayTell(DiagnosticEventKind kind, out int leftOut)
     {
         leftOut = 0;
         if ((uint)kind >= (uint)_paces.Length) return true;

@@ -14,7 +14,7 @@ internal static class ServerSection
 {
     private const string HttpProtocol = "http/1.1";
 
-    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine? engine, IServiceProvider services, string folder, Action<Notice> onNotice, bool isHttp = false)
+    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine? engine, IServiceProvider services, string folder, Action<DiagnosticEvent> onDiagnosticEvent, bool isHttp = false)
     {
         TlsOptions? tls = ReadTls(section.Section("Tls"), code.Tls, folder, isHttp);
         (string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints) = ReadWhere(section, code, tls is not null, isHttp);
@@ -26,7 +26,7 @@ internal static class ServerSection
             Tls = tls,
             Engine = code.Engine ?? engine,
             Services = code.Services ?? services,
-            OnNotice = code.OnNotice ?? onNotice,
+            OnDiagnosticEvent = code.OnDiagnosticEvent ?? onDiagnosticEvent,
 
             AcceptLimit = section.Int(nameof(code.AcceptLimit), code.AcceptLimit),
             AcceptScheme = section.Word(nameof(code.AcceptScheme), code.AcceptScheme),
@@ -169,7 +169,7 @@ internal static class ServerSection
             Provider = section.Word(nameof(options.Provider), options.Provider),
             ApplicationProtocols = protocols,
 
-            AllowedWeaknesses = options.AllowedWeaknesses,
+            AllowedWeakAlgorithms = options.AllowedWeakAlgorithms,
             CipherSuites = options.CipherSuites,
             DhParametersFile = options.DhParametersFile,
             ExtraRoots = options.ExtraRoots,

@@ -321,7 +321,7 @@ public partial class HttpSession
         exchange.ReleaseEncoder(); // also if the connection has ended
         exchange.HandlerError = error;
         bool isPosted;
-        using (GatherWakes()) isPosted = Post(static s => ((HttpSession)s!).HandlerDone(), this);
+        using (BatchWakeUps()) isPosted = Post(static s => ((HttpSession)s!).HandlerDone(), this);
         if (!isPosted) exchange.EndHandles();
     }
 
@@ -351,7 +351,7 @@ public partial class HttpSession
         if (exchange?.Failure is { } first)
         {
             // The error hook itself has thrown, so it gives no response.
-            NoteException(exception, "The error hook of an HttpServer", outcome: OutcomeOf(exchange));
+            ReportException(exception, "The error hook of an HttpServer", outcome: OutcomeOf(exchange));
             Fail(first);
             return;
         }
@@ -404,8 +404,8 @@ public partial class HttpSession
     private void Fail(Exception exception)
     {
         string outcome = OutcomeOf(_exchange);
-        if (_exchange?.Found.Route is { } route) NoteException(exception, $"The handler of {route.Text}", _routes?.ErrorHook is null ? ErrorHookAdvice : "", outcome);
-        else NoteException(exception, nameof(OnRequest), outcome: outcome);
+        if (_exchange?.Found.Route is { } route) ReportException(exception, $"The handler of {route.Text}", _routes?.ErrorHook is null ? ErrorHookAdvice : "", outcome);
+        else ReportException(exception, nameof(OnRequest), outcome: outcome);
         if (_exchange is not { } exchange || !TryTakeAnswer(exchange)) AbortAnswer(exception, isPeers: false);
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
     }
@@ -415,8 +415,8 @@ public partial class HttpSession
     private void NoteStopOverdue(ServerExchange exchange)
     {
         if (exchange.Found.Route is not { } route || Server is not { } server || !_routes!.TryNoteStop(Loop.TimeMs)) return;
-        server.Note(new Notice(
-            NoticeKind.StopOverdue,
+        server.Report(new DiagnosticEvent(
+            DiagnosticEventKind.StopOverdue,
             $"The handler of {route.Text} had not ended at the deadline of the server's stop: its connection was reset, without a whole answer. A handler that awaits StopAsync or DisposeAsync of its own server waits for itself: begin the stop without awaiting it (_ = server.StopAsync()), and answer.",
             "stop-overdue.md"));
     }
@@ -474,7 +474,7 @@ public partial class HttpSession
     private bool Refuse(HttpRule rule, string text)
     {
         int status = HttpRules.StatusOf(rule);
-        NoteProtocolError(new HttpProtocolException(status, $"{text}."));
+        ReportProtocolError(new HttpProtocolException(status, $"{text}."));
         return Refuse(status, text);
     }
 

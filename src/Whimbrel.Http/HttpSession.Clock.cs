@@ -61,7 +61,7 @@ public partial class HttpSession
                 Answer(408, "The head of the request took too long");
                 return;
             case Phase.Head:
-                if (IsHeldBack) _quietSinceMs = nowMs; // responses are pending, and sending has its own timeouts
+                if (IsAboveHighWaterMark) _quietSinceMs = nowMs; // responses are pending, and sending has its own timeouts
                 if (!IsDue(_quietSinceMs + Milliseconds(_options.KeepAliveTimeout), nowMs)) return;
                 Count(HttpCount.IdleClosed);
                 End();

@@ -50,5 +50,5 @@ public partial class HttpSession
         }
     }
 
-    private void ListenerThrew(Exception exception) => NoteException(exception, "A listener of the meter or the activities \"Whimbrel\"");
+    private void ListenerThrew(Exception exception) => ReportException(exception, "A listener of the meter or the activities \"Whimbrel\"");
 }

@@ -2,7 +2,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// From bytes to requests. Everything here runs on the session's thread, inside OnUnread.
+// From bytes to requests. Everything here runs on the session's thread, inside OnData.
 public partial class HttpSession
 {
     private const int LargeBytes = 64 * 1024; // fewer bytes are usually accepted by the kernel before the first check
@@ -17,7 +17,7 @@ public partial class HttpSession
     /// <summary>Reads requests; bytes of later ones stay unread. Sealed: for another protocol hand the connection over
     /// (<see cref="HttpResponse.SwitchProtocol"/>).</summary>
     /// <param name="unread">Unconsumed bytes.</param>
-    protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
+    protected sealed override int OnData(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         _exchange?.EnterCallback();
@@ -32,7 +32,7 @@ public partial class HttpSession
             _exchange?.LeaveCallback();
         }
 
-        if (_peerFinished && _phase is Phase.Head or Phase.Body or Phase.Skip && !IsHeldBack) End();
+        if (_peerFinished && _phase is Phase.Head or Phase.Body or Phase.Skip && !IsAboveHighWaterMark) End();
         if (_phase == Phase.Answer) HoldBack(unread.Length - taken);
         return taken;
     }
@@ -61,7 +61,7 @@ public partial class HttpSession
     private bool ReadHead(ReadOnlySpan<byte> rest, ref int taken)
     {
         // While the peer does not read its responses, its next request waits.
-        if (rest.IsEmpty || IsHeldBack) return false;
+        if (rest.IsEmpty || IsAboveHighWaterMark) return false;
         if (_exchange is not { } exchange)
         {
             _exchange = exchange = ServerExchange.Take(this);
@@ -210,7 +210,7 @@ public partial class HttpSession
     private void BreakBody(HttpBody stream, HttpRule rule)
     {
         HttpProtocolException error = rule == HttpRule.BodyTooLarge ? new(413, $"{HttpRules.TextOfTooLarge(isKept: false, _options)}.") : new(rule);
-        NoteProtocolError(error);
+        ReportProtocolError(error);
         FailBody(stream, error);
     }
 
@@ -237,7 +237,7 @@ public partial class HttpSession
                 return NextRequest();
             case HttpReading.Broken:
                 // The response was sent already, so no error response is possible.
-                NoteProtocolError(new HttpProtocolException(body.Rule));
+                ReportProtocolError(new HttpProtocolException(body.Rule));
                 CountRefused(HttpRules.StatusOf(body.Rule));
                 End();
                 return false;
@@ -273,7 +273,7 @@ public partial class HttpSession
     /// <summary>Delivers unread bytes again without new data.</summary>
     private void Reoffer()
     {
-        OfferAgain();
+        DeliverAgain();
         if (!_isPaused) return;
         _isPaused = false;
         ResumeReceiving();
@@ -298,9 +298,9 @@ public partial class HttpSession
     // ------------------------------------------------------------------ a stream that is read
 
     /// <summary>Called when a read begins. Any thread.</summary>
-    internal bool AskForBody() => Post(static s => ((HttpSession)s!).OfferBody(), this);
+    internal bool AskForBody() => Post(static s => ((HttpSession)s!).DeliverBody(), this);
 
-    private void OfferBody()
+    private void DeliverBody()
     {
         if (_phase != Phase.Answer || Exchange.Stream is not { } stream) return;
         SayContinue(UnreadCount > 0);

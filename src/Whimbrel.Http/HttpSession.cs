@@ -154,7 +154,7 @@ public partial class HttpSession : Session
     }
 
     /// <inheritdoc/>
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
         _peerFinished = true;
         if (_phase is Phase.Answer)
@@ -165,7 +165,7 @@ public partial class HttpSession : Session
         }
 
         // Requests held back by a full send queue are delivered again later. An incomplete request gets no response.
-        if (!IsHeldBack || UnreadCount == 0) End();
+        if (!IsAboveHighWaterMark || UnreadCount == 0) End();
     }
 
     /// <inheritdoc/>
@@ -177,7 +177,7 @@ public partial class HttpSession : Session
         {
             // A client with an idle connection checks it only when it has another request, so its FIN is not waited for
             // (RFC 9112, 9.6).
-            if (_exchange is null && UnreadCount == 0 && BytesPending == 0) NotePeerFinished();
+            if (_exchange is null && UnreadCount == 0 && BytesPending == 0) ReportEndOfStream();
             base.OnServerStopping();
         }
         else if (_exchange is { Answer.IsEventStream: true }) _stop?.Cancel();

@@ -142,7 +142,7 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         if (_isHead || body.Length <= WholeBytes)
         {
             Complete(Progress.Done);
-            using (Session.GatherWakes()) Session.Send(head, _isHead ? default : body);
+            using (Session.BatchWakeUps()) Session.Send(head, _isHead ? default : body);
             BodyBytes = _isHead ? 0 : body.Length;
         }
         else
@@ -177,7 +177,7 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         writer.EndHead();
         Session.SwitchTo(next);
         _progress = Progress.Done;
-        using (Session.GatherWakes()) Session.Send(head[..writer.Length]);
+        using (Session.BatchWakeUps()) Session.Send(head[..writer.Length]);
         _status = 101;
     }
 

@@ -49,7 +49,7 @@ public sealed class WebSocketClient : Client
     }
 
     private WebSocketClient(Uri address, ClientOptions client, Func<WebSocketSession> session, WebSocketOptions? options)
-        : base(OptionsFor(address, client), static context => new WebSocketDial((WebSocketClient)context.Client!))
+        : base(OptionsFor(address, client), static context => new WebSocketConnect((WebSocketClient)context.Client!))
     {
         ArgumentNullException.ThrowIfNull(session);
         _session = session;
@@ -104,7 +104,7 @@ public sealed class WebSocketClient : Client
         return isMaybePlain ? new NetworkException(failure.Error with { Message = $"{failure.Message} The port may be without TLS: then write ws://." }, failure.InnerException) : failure;
     }
 
-    internal void NoteOpened(WebSocketSession session) => base.NoteOpened(session);
+    internal void ReportOpened(WebSocketSession session) => base.ReportOpened(session);
 
     /// <summary>Returns whether the end is final. A close frame of the server, or the abort of a silent one, is not,
     /// because this side did not ask for it.</summary>

@@ -90,9 +90,9 @@ public partial class WebSocketSession
         return CloseAsync(cancellationToken);
     }
 
-    /// <summary>Calls <see cref="FinishSending(WebSocketStatus, string)"/> with
+    /// <summary>Calls <see cref="ShutdownSend(WebSocketStatus, string)"/> with
     /// <see cref="WebSocketStatus.Normal"/>.</summary>
-    protected sealed override void BeginFinishing() => FinishSending(WebSocketStatus.Normal);
+    protected sealed override void BeginShutdownSend() => ShutdownSend(WebSocketStatus.Normal);
 
     /// <summary>
     /// Sends a close frame after earlier sends of this thread, and continues to receive until the peer sends its own,
@@ -102,7 +102,7 @@ public partial class WebSocketSession
     /// <param name="status">Status, as in <see cref="Close(WebSocketStatus, string)"/>.</param>
     /// <param name="reason">Reason text, as there.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
-    public void FinishSending(WebSocketStatus status, string reason = "")
+    public void ShutdownSend(WebSocketStatus status, string reason = "")
     {
         Check(status, reason);
         if ((Interlocked.Or(ref _order, SendsNothing) & SendsNothing) != 0) return;
@@ -114,11 +114,11 @@ public partial class WebSocketSession
         }, (this, status, reason));
     }
 
-    /// <summary>Calls <see cref="FinishSending(WebSocketStatus, string)"/>, and completes when the kernel has accepted
+    /// <summary>Calls <see cref="ShutdownSend(WebSocketStatus, string)"/>, and completes when the kernel has accepted
     /// the frame, or the connection has ended first.</summary>
-    internal async ValueTask FinishSendingAsync(WebSocketStatus status, string reason)
+    internal async ValueTask ShutdownSendAsync(WebSocketStatus status, string reason)
     {
-        FinishSending(status, reason);
+        ShutdownSend(status, reason);
         // Must run after the action that queues the frame. On the pool, sends are queued at the end of a batch.
         do
         {
@@ -152,7 +152,7 @@ public partial class WebSocketSession
     }
 
     /// <summary>Called when the peer has sent FIN. Closes without a close frame, as any session.</summary>
-    protected override void OnPeerFinished() => EndConnection(peerFinished: false);
+    protected override void OnEndOfStream() => EndConnection(peerFinished: false);
 
     /// <summary>Called when the connection has ended. An override must call this one: it returns memory to the pool,
     /// which otherwise is left to the garbage collector.</summary>
@@ -170,7 +170,7 @@ public partial class WebSocketSession
     // ------------------------------------------------------------------ closing
 
     /// <summary>Client to notify that the server caused the end, so that it may reconnect.</summary>
-    internal WebSocketClient? DialledBy { get; set; }
+    internal WebSocketClient? ConnectedBy { get; set; }
 
     // The session's thread.
     private void SayGoodbye(WebSocketStatus status, string reason)
@@ -242,7 +242,7 @@ public partial class WebSocketSession
 
     private void NoteTheirEnd()
     {
-        if (DialledBy is { } client) client.EndWasTheirs = true;
+        if (ConnectedBy is { } client) client.EndWasTheirs = true;
     }
 
     /// <summary>Sends a close frame, and ends the connection without waiting for the peer's. The session's
@@ -265,7 +265,7 @@ public partial class WebSocketSession
 
     private void Fail(WebSocketRule rule)
     {
-        NoteProtocolError(new WebSocketException(WebSocketRules.TextOf(rule)));
+        ReportProtocolError(new WebSocketException(WebSocketRules.TextOf(rule)));
         EndWith(WebSocketRules.StatusOf(rule), WebSocketRules.TextOf(rule));
         _inbox?.End(new WebSocketException($"The peer broke a rule, and the WebSocket was closed: {WebSocketRules.TextOf(rule)}."));
     }

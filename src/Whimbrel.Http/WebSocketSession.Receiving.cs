@@ -118,7 +118,7 @@ public partial class WebSocketSession
     internal void HandlerThrew(Exception exception)
     {
         Close(WebSocketStatus.InternalError);
-        NoteException(exception, "The handler of a WebSocket route", "", IsConnected ? ErrorOutcome : "Its connection had ended.");
+        ReportException(exception, "The handler of a WebSocket route", "", IsConnected ? ErrorOutcome : "Its connection had ended.");
     }
 
     private void TakeForReader(WebSocketInbox inbox, Span<byte> piece, bool isText, bool isLast)

@@ -117,7 +117,7 @@ public partial class WebSocketSession : Session
 
     /// <summary>Reads frames and calls the other overrides.</summary>
     /// <param name="unread">Unconsumed bytes.</param>
-    protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
+    protected sealed override int OnData(ReadOnlySpan<byte> unread)
     {
         if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
         _heard = true;
@@ -140,7 +140,7 @@ public partial class WebSocketSession : Session
         int at = 0;
         // While the send queue is full, or after a message that paused, unread bytes stay with the connection and are
         // delivered again.
-        while (!IsHeldBack && !IsReceivingPaused)
+        while (!IsAboveHighWaterMark && !IsReceivingPaused)
         {
             WebSocketReading reading = _reader.Read(bytes[at..], out int taken);
             Span<byte> found = reading is WebSocketReading.Piece or WebSocketReading.Control ? bytes.Slice(at + _reader.Start, _reader.Length) : default;
@@ -174,7 +174,7 @@ public partial class WebSocketSession : Session
         }
         catch (Exception e)
         {
-            NoteException(e, NameOf(reading), outcome: ErrorOutcome);
+            ReportException(e, NameOf(reading), outcome: ErrorOutcome);
             EndWith(WebSocketStatus.InternalError, "");
         }
     }

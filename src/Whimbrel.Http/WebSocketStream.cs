@@ -17,7 +17,7 @@ namespace Whimbrel.Http;
 /// from any thread; a cancelled or timed-out read loses no byte. Up to 64 KiB of unread data are kept; then reading
 /// from the peer stops.</item>
 /// <item>A close frame ends one direction. After the peer's, reads return 0 and writes still work; after
-/// <see cref="FinishSending"/> it is the reverse. Other peers may answer a close frame at once, and end both.</item>
+/// <see cref="ShutdownSend"/> it is the reverse. Other peers may answer a close frame at once, and end both.</item>
 /// <item>Reads return 0 only after a close frame with 1000 or without a status. After any other status, and after an
 /// end without a close frame, they throw <see cref="WebSocketException"/>, an <see cref="IOException"/>, once all
 /// earlier data is read. Its <see cref="WebSocketException.Status"/> has the status.</item>
@@ -238,7 +238,7 @@ public sealed class WebSocketStream : Stream
     // ------------------------------------------------------------------ ending
 
     /// <summary>Sends a close frame after earlier writes. Reads still work; later writes throw. Any thread.</summary>
-    public void FinishSending() => Session.FinishSending();
+    public void ShutdownSend() => Session.ShutdownSend();
 
     /// <summary>Aborts the connection, without a close frame. Any thread.</summary>
     public void Abort() => Session.Abort();

@@ -49,7 +49,7 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
             lock (_gate)
             {
                 ObjectDisposedException.ThrowIf(_isDisposed, this);
-                return _own ??= new Engine(Options.EngineOptions ?? new EngineOptions { Name = "kestrel", OnNotice = Note });
+                return _own ??= new Engine(Options.EngineOptions ?? new EngineOptions { Name = "kestrel", OnDiagnosticEvent = Report });
             }
         }
     }
@@ -86,7 +86,7 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
             SendLimitBytes = Options.MaxWriteBufferBytes,
             SlowConsumer = SlowConsumer.Wait,
             DrainTimeout = Options.DrainTimeout,
-            OnNotice = Note,
+            OnDiagnosticEvent = Report,
         });
         try
         {
@@ -121,7 +121,7 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
             SendLimitBytes = Options.MaxWriteBufferBytes,
             SlowConsumer = SlowConsumer.Wait,
             DrainTimeout = Options.DrainTimeout,
-            OnNotice = Note,
+            OnDiagnosticEvent = Report,
         };
         return new WhimbrelConnection(await ConnectionPipe.ConnectAsync(options, Pipes, cancellationToken).ConfigureAwait(false), null);
     }
@@ -140,8 +140,8 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
         if (own is not null) await own.DisposeAsync().ConfigureAwait(false);
     }
 
-    private void Note(Notice notice) => Noticed(_logger, notice.Kind, notice.Message, notice.Help, notice.Exception);
+    private void Report(DiagnosticEvent notice) => Noticed(_logger, notice.Kind, notice.Message, notice.Help, notice.Exception);
 
-    [LoggerMessage(1, LogLevel.Warning, "{Kind}: {Message} {Help}", EventName = "Notice")]
-    private static partial void Noticed(ILogger logger, NoticeKind kind, string message, string help, Exception? exception);
+    [LoggerMessage(1, LogLevel.Warning, "{Kind}: {Message} {Help}", EventName = "DiagnosticEvent")]
+    private static partial void Noticed(ILogger logger, DiagnosticEventKind kind, string message, string help, Exception? exception);
 }

@@ -51,7 +51,7 @@ public sealed class ProxyOptions
 
     /// <summary>
     /// Called for each rejected connection with the reason, on its session's thread, before the reset. An exception is
-    /// handled as one of the session. Null (the default): a notice of kind <see cref="NoticeKind.Protocol"/>, at most
+    /// handled as one of the session. Null (the default): a notice of kind <see cref="DiagnosticEventKind.Protocol"/>, at most
     /// once a minute.
     /// </summary>
     public Action<ProxySession, ProxyFault>? OnRefused { get; init; }
@@ -74,7 +74,7 @@ public sealed class ProxyOptions
         string text = fault == ProxyFault.Untrusted
             ? $"{session.RemoteEndPoint} was reset, because it is in no network of ProxyOptions.Trusted. If it is a proxy, add its network; if clients may connect without a proxy, set ServesUntrusted"
             : $"{session.RemoteEndPoint} was reset, because its PROXY header is refused (ProxyFault.{fault}). A trusted peer must send a header first: turn it on in the proxy, or take the peer out of ProxyOptions.Trusted";
-        server.Note(new Notice(NoticeKind.Protocol, $"{text}. Set OnRefused to get each refusal; all are counted (ProxyCounters.Refused).", "protocol-mismatch.md"));
+        server.Report(new DiagnosticEvent(DiagnosticEventKind.Protocol, $"{text}. Set OnRefused to get each refusal; all are counted (ProxyCounters.Refused).", "protocol-mismatch.md"));
     }
 
     internal void CountRefused() => Interlocked.Increment(ref _refused);

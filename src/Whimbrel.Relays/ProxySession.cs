@@ -55,7 +55,7 @@ public sealed class ProxySession : Session
     }
 
     /// <inheritdoc/>
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         if (!_isReading) return 0; // rejected, or the bytes after the header belong to TLS
         switch (ProxyHeader.Read(unread, out ProxyHeader? header, out int length, out ProxyFault fault, _options.HeaderLimitBytes))
@@ -74,13 +74,13 @@ public sealed class ProxySession : Session
     }
 
     /// <inheritdoc/>
-    protected override void OnHandshaked(TlsInfo info) => HandOver(_next(Header));
+    protected override void OnTlsHandshakeCompleted(TlsInfo info) => HandOver(_next(Header));
 
     /// <inheritdoc/>
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
         if (_isReading) Refuse(ProxyFault.CutOff);
-        else base.OnPeerFinished();
+        else base.OnEndOfStream();
     }
 
     /// <inheritdoc/>
@@ -103,7 +103,7 @@ public sealed class ProxySession : Session
     {
         _isReading = false;
         _options.CountRefused();
-        if (fault != ProxyFault.Untrusted) NoteProtocolError(new InvalidDataException($"the PROXY header is refused ({nameof(ProxyFault)}.{fault})"));
+        if (fault != ProxyFault.Untrusted) ReportProtocolError(new InvalidDataException($"the PROXY header is refused ({nameof(ProxyFault)}.{fault})"));
         try
         {
             // tidy: allowed because a connection is refused, which is not the hot path

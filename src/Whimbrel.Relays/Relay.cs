@@ -50,7 +50,7 @@ public sealed class Relay : IAsyncDisposable
 
         _options = options;
         Server = new Server(listen, Accept);
-        _targets = [.. options.Targets.Select(address => new RelayTarget(address, DiallerFor(address), options, options.OnTargetChanged ?? Note))];
+        _targets = [.. options.Targets.Select(address => new RelayTarget(address, ConnectorFor(address), options, options.OnTargetChanged ?? Report))];
     }
 
     /// <summary>The server that accepts the clients.</summary>
@@ -89,7 +89,7 @@ public sealed class Relay : IAsyncDisposable
     {
         await StopAsync(TimeSpan.Zero).ConfigureAwait(false);
         await Server.DisposeAsync().ConfigureAwait(false);
-        foreach (RelayTarget target in _targets) await target.Dialler.DisposeAsync().ConfigureAwait(false);
+        foreach (RelayTarget target in _targets) await target.Connector.DisposeAsync().ConfigureAwait(false);
     }
 
     internal void CountUnserved() => Interlocked.Increment(ref _unserved);
@@ -125,18 +125,18 @@ public sealed class Relay : IAsyncDisposable
         static string Plain(string host) => host == "localhost" ? "127.0.0.1" : host;
     }
 
-    private void Note(RelayTarget target)
+    private void Report(RelayTarget target)
     {
         string others = _targets.Length > 1 ? "Other targets get the clients" : "There is no other target: clients are reset until it serves";
         string tries = _options.CheckEvery != Timeout.InfiniteTimeSpan ? "; it rests until a check passes" : _targets.Length > 1 ? "; from time to time one client tries it" : "";
         string text = target.IsUp ? "serves again" : $"has failed: {target.LastFailure?.TrimEnd('.')}. {others}{tries}";
-        Server.Note(new Notice(NoticeKind.RelayTarget, $"Relay at {Server.EndPoint}: target {target.Address} {text}.", "relay-target.md"));
+        Server.Report(new DiagnosticEvent(DiagnosticEventKind.RelayTarget, $"Relay at {Server.EndPoint}: target {target.Address} {text}.", "relay-target.md"));
     }
 
     private Session Accept() => _options.Clients is { } clients ? new ProxySession(clients, header => new RelayFront(this, header)) : new RelayFront(this, null);
 
     // With a PROXY header TLS starts after the connect, by an upgrade.
-    private Dialler DiallerFor(string address) => new(new ClientOptions
+    private Connector ConnectorFor(string address) => new(new ClientOptions
     {
         Address = address,
         Engine = Server.Engine,

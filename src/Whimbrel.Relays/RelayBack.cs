@@ -9,7 +9,7 @@ internal sealed class RelayBack : Session
     private readonly RelayOptions _options;
     private readonly TaskCompletionSource<bool> _stands = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly TaskCompletionSource<bool>? _verdict; // of a check: whether the target sent a byte
-    private readonly long _dialledAt = Stopwatch.GetTimestamp();
+    private readonly long _connectStartedAt = Stopwatch.GetTimestamp();
     private long _stoodAt;
     private string? _whyNot;
     private int _isOver;
@@ -38,12 +38,12 @@ internal sealed class RelayBack : Session
     internal long StoodAt => _stoodAt;
 
     /// <summary>Connects to the target. A failure is posted to the client's session.</summary>
-    internal async Task DialAsync(Loop loop)
+    internal async Task ConnectAsync(Loop loop)
     {
         RelayFront front = _front!;
         try
         {
-            await Target.Dialler.ConnectAsync(() => this, loop).ConfigureAwait(false);
+            await Target.Connector.ConnectAsync(() => this, loop).ConfigureAwait(false);
             if (await Stands.ConfigureAwait(false)) return;
         }
         catch (Exception e) when (e is NetworkException or ObjectDisposedException)
@@ -52,7 +52,7 @@ internal sealed class RelayBack : Session
         }
         catch (Exception e)
         {
-            front.Post(() => front.DialThrew(e));
+            front.Post(() => front.ConnectThrew(e));
             return;
         }
 
@@ -66,7 +66,7 @@ internal sealed class RelayBack : Session
     /// </summary>
     internal void Lose()
     {
-        bool isSlow = Stopwatch.GetElapsedTime(_dialledAt) >= _options.NextAfter;
+        bool isSlow = Stopwatch.GetElapsedTime(_connectStartedAt) >= _options.NextAfter;
         GiveUp(isSlow ? $"it has not answered within {_options.NextAfter.TotalSeconds} s" : null);
         Abort();
     }
@@ -97,7 +97,7 @@ internal sealed class RelayBack : Session
         Stand();
     }
 
-    protected override void OnHandshaked(TlsInfo info)
+    protected override void OnTlsHandshakeCompleted(TlsInfo info)
     {
         // After an upgrade only. Otherwise OnConnected follows.
         if (ConnectedAt is not null && _options.TargetHeader != ProxyHeaderForm.None) Stand();
@@ -106,10 +106,10 @@ internal sealed class RelayBack : Session
     // Checks only: the data of clients goes through the pipe.
     protected override void OnReceived(ReadOnlySpan<byte> data) => _verdict?.TrySetResult(true);
 
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
         _verdict?.TrySetResult(false);
-        base.OnPeerFinished();
+        base.OnEndOfStream();
     }
 
     // The target was down, and this connection has lasted for EarlyEnd.

@@ -42,7 +42,7 @@ internal sealed class RelayChecks : IAsyncDisposable
         RelayBack check = new(null, target, _options);
         try
         {
-            await target.Dialler.ConnectAsync(() => check, null, _ending.Token).ConfigureAwait(false);
+            await target.Connector.ConnectAsync(() => check, null, _ending.Token).ConfigureAwait(false);
             // An upgrade to TLS follows the connect and has the same time limit.
             if (await check.Stands.WaitAsync(_options.ConnectTimeout, _ending.Token).ConfigureAwait(false) && await LastsAsync(check).ConfigureAwait(false)) target.Passed(check.StoodAt);
             else target.NotPassed(check.WhyNot);

@@ -81,9 +81,9 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
     }
 
     /// <summary>Aborts the client's connection, which would otherwise wait for ever.</summary>
-    internal void DialThrew(Exception exception)
+    internal void ConnectThrew(Exception exception)
     {
-        NoteException(exception, "A relay that dialled a target", outcome: "The connection of its client is reset.");
+        ReportException(exception, "A relay that dialled a target", outcome: "The connection of its client is reset.");
         Abort();
     }
 
@@ -102,7 +102,7 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
         _waiting.Add(back);
         _patience?.Cancel();
         if (_asked.Count < relay.Targets.Count) _patience = StartTimer(relay.Options.NextAfter);
-        _ = back.DialAsync(Loop);
+        _ = back.ConnectAsync(Loop);
     }
 
     private async Task PipeToTargetAsync(RelayBack back)

@@ -17,9 +17,9 @@ public sealed class RelayTarget
     private int _open;
     private long _connections, _failures, _bytesIn, _bytesOut;
 
-    internal RelayTarget(string address, Dialler dialler, RelayOptions options, Action<RelayTarget>? onChanged)
+    internal RelayTarget(string address, Connector connector, RelayOptions options, Action<RelayTarget>? onChanged)
     {
-        (Address, Dialler, _onChanged) = (address, dialler, onChanged);
+        (Address, Connector, _onChanged) = (address, connector, onChanged);
         _isChecked = options.CheckEvery != Timeout.InfiniteTimeSpan;
         _firstRest = TicksOf(options.RetryAfter);
         _longestRest = Math.Max(_firstRest, TicksOf(options.RetryAtMost));
@@ -59,7 +59,7 @@ public sealed class RelayTarget
     /// <summary>Number of bytes forwarded from the target, of connections that have ended.</summary>
     public long BytesFromTarget => Volatile.Read(ref _bytesIn);
 
-    internal Dialler Dialler { get; }
+    internal Connector Connector { get; }
 
     /// <summary>Returns address, state and number of open connections.</summary>
     public override string ToString() => $"{Address} ({(IsUp ? "up" : "down")}, {OpenConnections} open)";

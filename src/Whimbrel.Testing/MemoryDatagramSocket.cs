@@ -20,7 +20,7 @@ internal sealed class MemoryDatagramSocket(int id, EndPoint endPoint, bool isSha
     internal bool IsReused { get; } = isReused;
 
     /// <summary>
-    /// The only accepted sender. If it is <see cref="DatagramPeer.IsNobody"/>, all senders are accepted.
+    /// The only accepted sender. If it is <see cref="DatagramPeer.IsNone"/>, all senders are accepted.
     /// </summary>
     internal DatagramPeer Remote { get; init; }
 

@@ -69,7 +69,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         if (to.Name is not null) return SendUnix(from, data, to);
         if (sender is not null && sender.EndPoint is not IPEndPoint) return Errno.EINVAL;
         if (sender is { EndPoint.AddressFamily: AddressFamily.InterNetwork } && to.IsV6) return Errno.EAFNOSUPPORT;
-        if (to.IsNobody || to.Port == 0) return Errno.EINVAL;
+        if (to.IsNone || to.Port == 0) return Errno.EINVAL;
         if (to.IsMulticast)
         {
             SendToGroup(sender, from, data, to);
@@ -95,7 +95,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         MemoryDatagramSocket target = there[0];
         // Unix datagrams are not lost: the sender waits for room.
         if (target.WaitingBytes + data.Length + Overhead > faults.DatagramBufferBytes) return Errno.EAGAIN;
-        if (!target.Remote.IsNobody && target.Remote != from) return Errno.EPERM;
+        if (!target.Remote.IsNone && target.Remote != from) return Errno.EPERM;
         Arrive(target, data.ToArray(), from);
         return 0;
     }
@@ -150,7 +150,7 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
     {
         if (!_bound.TryGetValue(endPoint, out List<MemoryDatagramSocket>? there)) return null;
         MemoryDatagramSocket first = there[0];
-        if (there.Count == 1) return first.Remote.IsNobody || first.Remote == from ? first : null;
+        if (there.Count == 1) return first.Remote.IsNone || first.Remote == from ? first : null;
         if (!first.IsShared) return there[^1];
         // The hash must be the same in every run.
         uint hash = ((uint)from.Port * 2654435761) ^ (uint)from.HighBytes ^ (uint)from.LowBytes;

@@ -30,7 +30,7 @@ public class MemoryEngine : Engine
     /// <summary>Creates an engine.</summary>
     /// <param name="seed">Seed of every order, split, delay and fault.</param>
     /// <param name="loops">Number of loops, 1 to 64.</param>
-    /// <param name="onNotice">Callback for notices.</param>
+    /// <param name="onDiagnosticEvent">Callback for notices.</param>
     /// <param name="faults">Faults of the network, or null for the defaults of <see cref="MemoryFaults"/>.</param>
     /// <param name="blockedLoopMs">Virtual time after which a turn is reported as blocked, in milliseconds.</param>
     /// <param name="onLoopStarted">
@@ -38,8 +38,8 @@ public class MemoryEngine : Engine
     /// </param>
     /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
     /// <param name="mailboxLimitBytes">As <see cref="EngineOptions.MailboxLimitBytes"/>.</param>
-    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 100, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
-        : base("memory", $"a simulation with seed {seed}", new EngineOptions { BlockedLoopMs = blockedLoopMs, OnNotice = onNotice, OnLoopStarted = onLoopStarted, OnLoopStopping = onLoopStopping, MailboxLimitBytes = mailboxLimitBytes })
+    public MemoryEngine(int seed, int loops = 1, Action<DiagnosticEvent>? onDiagnosticEvent = null, MemoryFaults? faults = null, int blockedLoopMs = 100, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
+        : base("memory", $"a simulation with seed {seed}", new EngineOptions { BlockedLoopMs = blockedLoopMs, OnDiagnosticEvent = onDiagnosticEvent, OnLoopStarted = onLoopStarted, OnLoopStopping = onLoopStopping, MailboxLimitBytes = mailboxLimitBytes })
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(loops, 1);
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
@@ -128,7 +128,7 @@ public class MemoryEngine : Engine
     }
 
     /// <summary>Does nothing: tests set a callback for notices.</summary>
-    private protected override void NoteUnasked(Notice notice)
+    private protected override void NoteUnasked(DiagnosticEvent notice)
     {
     }
 
@@ -248,8 +248,8 @@ public class MemoryEngine : Engine
     /// <summary>Connects a raw peer.</summary>
     /// <param name="endPoint">Address of a server of this engine or of a raw listener.</param>
     /// <exception cref="IOException">There is no listener at the address.</exception>
-    public MemoryPeer Dial(EndPoint endPoint) =>
-        new(_network.Dial(endPoint, null) ?? throw new IOException($"Nobody listens at {endPoint}."));
+    public MemoryPeer Connect(EndPoint endPoint) =>
+        new(_network.Connect(endPoint, null) ?? throw new IOException($"Nobody listens at {endPoint}."));
 
     /// <summary>Creates a raw listener.</summary>
     /// <param name="endPoint">Address; port 0 selects a free port.</param>

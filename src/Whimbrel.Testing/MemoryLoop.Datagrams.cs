@@ -88,7 +88,7 @@ internal sealed unsafe partial class MemoryLoop
             // Tried again later, as a full socket would be.
             if (Chance(Faults.WouldBlock)) return;
             ref QueuedDatagram head = ref resident.Queue[0];
-            DatagramPeer to = head.Peer.IsNobody ? resident.Remote : head.Peer;
+            DatagramPeer to = head.Peer.IsNone ? resident.Remote : head.Peer;
             int error = Chance(Faults.SendError) ? Errno.ENOBUFS : Datagrams.Send(socket, MemoryDatagrams.SenderOf(socket.EndPoint, to), new ReadOnlySpan<byte>(head.Data, head.Length), to);
             _engine.Trace.Add("send-datagram", socket.Id, error == 0 ? head.Length : -error);
             if (error == Errno.EAGAIN)

@@ -32,7 +32,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         internal bool IsAttached;
         internal bool IsReceiving;
         internal bool IsSending;
-        internal bool IsDialPending;
+        internal bool IsConnectPending;
         internal bool IsClosing;
         internal bool EndTaken;
         internal MemoryDatagramSocket? Datagrams;
@@ -80,7 +80,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         if (slot.Taken is { Count: > 0 }) return true;
         if (slot.Datagrams is { } datagrams) return IsReady(ref slot, datagrams);
         if (slot.Listening is { } listening) return slot.IsReceiving && listening.Waiting.Count > 0;
-        if (slot.IsDialPending) return slot.Socket is not null || ResidentAt(index) is Connector { } c && !_network.IsBlackHole(c.Target);
+        if (slot.IsConnectPending) return slot.Socket is not null || ResidentAt(index) is ConnectAttempt { } c && !_network.IsBlackHole(c.Target);
         return (slot.IsReceiving && slot.Socket!.IsReadable) || (slot.IsSending && slot.Socket!.IsWritable);
     }
 
@@ -141,8 +141,8 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
             case Listener listener:
                 Accept(listener, slot.Listening!);
                 break;
-            case Connector connector:
-                Dialled(connector);
+            case ConnectAttempt connector:
+                Connected(connector);
                 break;
             case Connection connection:
                 DeliverConnection(connection, index);
@@ -238,8 +238,8 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
             case Listener listener:
                 AttachListener(listener);
                 break;
-            case Connector connector:
-                slot.IsDialPending = true;
+            case ConnectAttempt connector:
+                slot.IsConnectPending = true;
                 _engine.Trace.Add("dial", connector.Slot, 0);
                 break;
             case DatagramResident socket:
@@ -263,10 +263,10 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         listener.CompleteAttach(0);
     }
 
-    private void Dialled(Connector connector)
+    private void Connected(ConnectAttempt connector)
     {
         ref Slot slot = ref _slots[connector.Slot];
-        slot.IsDialPending = false;
+        slot.IsConnectPending = false;
         if (_network.IsFailing(connector.Target, out int error))
         {
             _engine.Trace.Add("dial failed", connector.Slot, error);
@@ -274,7 +274,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
             return;
         }
 
-        MemorySocket? socket = _network.Dial(connector.Target, connector.LocalEndPoint);
+        MemorySocket? socket = _network.Connect(connector.Target, connector.LocalEndPoint);
         _engine.Trace.Add("dialled", connector.Slot, socket?.Id ?? 0);
         if (socket is null)
         {
@@ -449,12 +449,12 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         return sent;
     }
 
-    internal override void FinishSend(Connection connection)
+    internal override void ShutdownSend(Connection connection)
     {
         ref Slot slot = ref Open(connection);
         if (slot.IsSending) throw _engine.Violation("FIN before the queue was sent.");
         _engine.Trace.Add("fin", slot.Socket!.Id, 0);
-        slot.Socket.FinishSending();
+        slot.Socket.ShutdownSend();
     }
 
     // ------------------------------------------------------------------ checks

@@ -48,7 +48,7 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
     /// Returns a connected socket, with its other end waiting to be accepted; null if there is no listener or its
     /// backlog is full.
     /// </summary>
-    internal MemorySocket? Dial(EndPoint target, EndPoint? local)
+    internal MemorySocket? Connect(EndPoint target, EndPoint? local)
     {
         if (Find(target) is not { } listening || listening.Waiting.Count >= listening.Backlog) return null;
         local ??= target switch

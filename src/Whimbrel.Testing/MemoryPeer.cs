@@ -43,7 +43,7 @@ public sealed class MemoryPeer
     }
 
     /// <summary>Sends FIN; reading continues.</summary>
-    public void FinishSending() => _socket.FinishSending();
+    public void ShutdownSend() => _socket.ShutdownSend();
 
     /// <summary>Resets the connection.</summary>
     public void Reset() => _socket.Close(reset: true);

@@ -50,7 +50,7 @@ internal sealed class MemorySocket
     /// <summary>Whether a write would accept bytes or fail.</summary>
     internal bool IsWritable => Other.Room > 0 || IsReset || Other.IsClosed;
 
-    internal static (MemorySocket Dialling, MemorySocket Accepted) Pair(int id, int capacity, EndPoint? dialling, EndPoint listening)
+    internal static (MemorySocket Connecting, MemorySocket Accepted) Pair(int id, int capacity, EndPoint? dialling, EndPoint listening)
     {
         MemorySocket a = new(id, capacity, dialling, listening);
         MemorySocket b = new(id + 1, capacity, listening, dialling);
@@ -98,7 +98,7 @@ internal sealed class MemorySocket
         return count;
     }
 
-    internal void FinishSending()
+    internal void ShutdownSend()
     {
         if (HasFinishedSending) return;
         HasFinishedSending = true;
@@ -118,7 +118,7 @@ internal sealed class MemorySocket
         if (IsClosed) return;
         bool abortive = reset || _count > 0;
         if (abortive && !IsReset) Reset();
-        else FinishSending();
+        else ShutdownSend();
         IsClosed = true;
         _inbound = [];
         _count = 0;

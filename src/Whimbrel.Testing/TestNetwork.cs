@@ -78,7 +78,7 @@ public sealed class TestNetwork : IDisposable
         if (!ReferenceEquals(server.Engine, Engine)) throw new ArgumentException("The server is on another engine: set ServerOptions.Engine to TestNetwork.Engine.", nameof(server));
         if (!_servers.Contains(server)) _servers.Add(server);
         if (server.EndPoint is null) Engine.Run(server.StartAsync());
-        TestPeer peer = new(this, Engine.Dial(server.EndPoint!));
+        TestPeer peer = new(this, Engine.Connect(server.EndPoint!));
         Arrive(peer, server);
         return peer;
     }

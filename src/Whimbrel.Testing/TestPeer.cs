@@ -119,12 +119,12 @@ public sealed class TestPeer : IDisposable
     }
 
     /// <summary>Whether the session is not read because its send queue is full (contract 9).</summary>
-    public bool IsHeldBack
+    public bool IsAboveHighWaterMark
     {
         get
         {
             Network.Run();
-            return Live is { IsHeldBack: true };
+            return Live is { IsAboveHighWaterMark: true };
         }
     }
 
@@ -388,7 +388,7 @@ public sealed class TestPeer : IDisposable
         bool isOver = _hasFinished && Live is not { IsOpen: true };
         if (!isOver && !(_finishAsked && UnsentCount == 0)) return false;
         _isFinishSent = true;
-        wire.FinishSending();
+        wire.ShutdownSend();
         return true;
     }
 

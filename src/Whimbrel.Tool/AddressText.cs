@@ -37,7 +37,7 @@ internal static class AddressText
     }
 
     /// <summary>One that can be dialled.</summary>
-    internal static NetworkAddress? ReadForDialling(string text, out string? mistake)
+    internal static NetworkAddress? ReadForConnecting(string text, out string? mistake)
     {
         NetworkAddress? address = Read(text, out mistake);
         if (address is null || EndPointOf(address, out mistake) is null) return null;

@@ -27,7 +27,7 @@ internal sealed class ChatDoor(ChatRoom room, HttpServer web) : Session
 
     protected override void OnConnected() => _timer = StartTimer(s_silence);
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         switch (ChatOpening.Judge(unread))
         {

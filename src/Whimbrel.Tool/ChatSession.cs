@@ -17,7 +17,7 @@ internal sealed class ChatSession : Session
 
     protected override void OnDisconnected(CloseReason reason) => _guest.Leave(reason);
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         while (IsConnected)

@@ -244,7 +244,7 @@ internal static class CommandLine
                     return;
                 }
 
-                NetworkAddress? address = IsDatagrams(result.GetValue(s_udp), text) ? DatagramText.ReadForSending(text, out mistake) : AddressText.ReadForDialling(text, out mistake);
+                NetworkAddress? address = IsDatagrams(result.GetValue(s_udp), text) ? DatagramText.ReadForSending(text, out mistake) : AddressText.ReadForConnecting(text, out mistake);
                 if (address is null) result.AddError(mistake!);
                 else if (IsDatagrams(result.GetValue(s_udp), text) && MeansTls(option => IsGiven(result, option))) result.AddError("Datagrams have no TLS here.");
             }

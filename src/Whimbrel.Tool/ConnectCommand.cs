@@ -16,7 +16,7 @@ internal static class ConnectCommand
         using CancellationTokenSource dialling = new();
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
             _ = CancelOnStopAsync();
             Client client = new(new ClientOptions { Address = address, Engine = engine, Tls = tls?.ToClientOptions() }, static () => new ConsoleSession());
             ConsoleSession session = (ConsoleSession)await client.ConnectAsync(dialling.Token);
@@ -78,6 +78,6 @@ internal static class ConnectCommand
         if (last != (byte)'\n') session.Send("\n");
 
         // Not Close: what the peer still has to say is printed. It ends when the peer has finished too.
-        session.FinishSending();
+        session.ShutdownSend();
     }
 }

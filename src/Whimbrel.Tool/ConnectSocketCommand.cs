@@ -20,7 +20,7 @@ internal static class ConnectSocketCommand
         using CancellationTokenSource dialling = new();
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
             _ = CancelOnStopAsync();
             ClientOptions options = new() { Address = CoreAddressOf(new Uri(address)), Engine = engine, Tls = tls?.ToClientOptions() };
             await using WebSocketClient client = new(address, options, () => new SocketLines(lines, notices.Tell));

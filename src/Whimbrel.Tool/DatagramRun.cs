@@ -16,7 +16,7 @@ internal static class DatagramRun
         Engine? engine = null;
         try
         {
-            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
             using MeasurementSignals signals = new(engine);
             int code = await body(engine, stop, notices.Tell);
             return await EndAsync(engine) ? code : ExitCode.Failed;

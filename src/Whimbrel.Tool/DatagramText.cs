@@ -15,7 +15,7 @@ internal static class DatagramText
     internal static bool IsDatagrams(string text) => text.StartsWith(Scheme, StringComparison.OrdinalIgnoreCase);
 
     /// <summary>Reads the address of a receiver: HOST:PORT, udp://HOST:PORT or unix:PATH.</summary>
-    internal static NetworkAddress? ReadForSending(string text, out string? mistake) => Read(text, AddressText.ReadForDialling, out mistake);
+    internal static NetworkAddress? ReadForSending(string text, out string? mistake) => Read(text, AddressText.ReadForConnecting, out mistake);
 
     /// <summary>Where to receive: ADDR:PORT, udp://ADDR:PORT or unix:PATH.</summary>
     internal static NetworkAddress? ReadForReceiving(string text, out string? mistake) => Read(text, AddressText.ReadForListening, out mistake);

@@ -34,7 +34,7 @@ internal sealed class GetCommand
         Exception? cause = null;
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
             failure = await command.AskAsync(engine, ending.Token) ?? "";
         }
         catch (OperationCanceledException) when (ending.IsCancellationRequested)
@@ -187,7 +187,7 @@ internal sealed class GetCommand
             {
                 json.WriteNumber("status", response.Status);
                 json.WriteNumber("redirects", _redirects);
-                WriteMs(json, "dial_ms", response.Times.Dial);
+                WriteMs(json, "connect_ms", response.Times.Connect);
                 WriteMs(json, "tls_ms", response.Times.Handshake);
                 WriteMs(json, "first_byte_ms", response.Times.FirstByte);
             }

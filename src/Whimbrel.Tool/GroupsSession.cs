@@ -16,7 +16,7 @@ internal sealed class GroupsSession(Tally.Cell messages) : Session
 
     private readonly Dictionary<ulong, SessionGroup> _groups = [];
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         for (; unread.Length - taken >= MessageSize; taken += MessageSize) Take(unread.Slice(taken, MessageSize));

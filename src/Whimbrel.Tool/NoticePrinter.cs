@@ -17,7 +17,7 @@ internal sealed class NoticePrinter : IAsyncDisposable
 
     internal NoticePrinter() => _printing = Task.Run(PrintAsync);
 
-    internal void Add(Notice notice) => Tell($"notice: {notice.Message} {notice.Help}");
+    internal void Add(DiagnosticEvent notice) => Tell($"notice: {notice.Message} {notice.Help}");
 
     /// <summary>Any other line.</summary>
     internal void Tell(string line) => _lines.Writer.TryWrite(Escaped.Of(line));

@@ -18,7 +18,7 @@ internal static class RelayCommand
         int code = ExitCode.Failed;
         try
         {
-            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
             code = await RelayAsync(settings, engine, notices, stop.Asked);
         }
         catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)

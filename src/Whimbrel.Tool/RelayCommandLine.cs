@@ -39,7 +39,7 @@ internal static class RelayCommandLine
             for (int i = 0; i < texts.Length; i++)
             {
                 string? mistake;
-                NetworkAddress? address = i == 0 ? AddressText.Read(texts[i], out mistake) : AddressText.ReadForDialling(texts[i], out mistake);
+                NetworkAddress? address = i == 0 ? AddressText.Read(texts[i], out mistake) : AddressText.ReadForConnecting(texts[i], out mistake);
                 if (address is null) result.AddError(mistake!);
             }
 

@@ -20,7 +20,7 @@ internal static class ServeCommand
         int code = ExitCode.Failed;
         try
         {
-            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
             X509Certificate2? own = null;
             TlsOptions? tls = settings.Tls?.ToServerOptions(NetworkAddress.Parse(settings.Address), out own);
             Service service = Service.Create(settings, engine, tls);

@@ -14,7 +14,7 @@ internal sealed class UdpEcho(int sourceRate) : DatagramHandler
     {
         // An unnamed sender (Unix) cannot be answered. A datagram with this socket's own address would be echoed for
         // ever.
-        if (peer.IsNobody || IsOwn(peer)) return;
+        if (peer.IsNone || IsOwn(peer)) return;
         if (_limit is not null && !_limit.TryTake(peer, Loop.TimeMs)) Volatile.Write(ref _limited, _limited + 1);
         else Send(datagram, peer);
     }
@@ -23,7 +23,7 @@ internal sealed class UdpEcho(int sourceRate) : DatagramHandler
     {
         // With a rate each datagram is asked about.
         if (_limit is not null) return false;
-        if (!peer.IsNobody && !IsOwn(peer)) SendRun(run, datagramBytes, peer);
+        if (!peer.IsNone && !IsOwn(peer)) SendRun(run, datagramBytes, peer);
         return true;
     }
 }

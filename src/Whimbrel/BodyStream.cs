@@ -135,7 +135,7 @@ public sealed class BodyStream : Stream
 
     private void AskForMore()
     {
-        if (Interlocked.Exchange(ref _isBehind, false)) _session.OfferAgain();
+        if (Interlocked.Exchange(ref _isBehind, false)) _session.DeliverAgain();
     }
 
     private bool TryClaim() => Interlocked.CompareExchange(ref _state, Claimed, Waits) == Waits;
@@ -246,7 +246,7 @@ public sealed class BodyStream : Stream
         if (disposing && Interlocked.Exchange(ref _isDisposed, 1) == 0 && Volatile.Read(ref _end) is null)
         {
             if (TryClaim()) _read!.SetException(new ObjectDisposedException(nameof(BodyStream)));
-            _session.OfferAgain();
+            _session.DeliverAgain();
         }
 
         base.Dispose(disposing);
@@ -313,7 +313,7 @@ public sealed class BodyStream : Stream
     {
         internal BodyStream Body => body;
 
-        internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnUnread(unread);
+        internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnData(unread);
 
         internal override void Offered(Session session, int left) => body.Offered(left);
 

@@ -5,11 +5,11 @@ namespace Whimbrel;
 /// <content>One dial, and the connection that came of it.</content>
 public partial class Client
 {
-    private sealed class Attempt(Host host, Pursuit pursuit) : DialAttempt(host, host.NextTargets)
+    private sealed class Attempt(Host host, ReconnectLoop pursuit) : PendingConnect(host, host.NextTargets)
     {
         private volatile bool _isOver; // the session's last callback has begun, or there is none
 
-        internal Pursuit Pursuit { get; } = pursuit;
+        internal ReconnectLoop ReconnectLoop { get; } = pursuit;
 
         /// <summary>Completed when the connection has ended. Guarded by the client's gate.</summary>
         internal List<StopWait<bool>> Ended { get; } = [];
@@ -24,9 +24,9 @@ public partial class Client
 
         protected override (string What, object? Code) Factory => ("The factory of the client", (object?)host.Client._factory ?? host.Client._contextFactory);
 
-        protected override bool IsCancelled => Pursuit.IsCancelled;
+        protected override bool IsCancelled => ReconnectLoop.IsCancelled;
 
-        protected override bool IsOpening => host.Client.HasOpening && Pursuit.IsCancelled;
+        protected override bool IsOpening => host.Client.HasOpening && ReconnectLoop.IsCancelled;
 
         /// <summary>Posts it where nobody can be told by an exception. Any thread.</summary>
         internal void PostOrGiveUp()
@@ -34,9 +34,9 @@ public partial class Client
             if (Post()) return;
             CloseReason reason = new(CloseCause.EngineStopped);
             Finish();
-            Pursuit.GiveUp(reason);
+            ReconnectLoop.GiveUp(reason);
             // Also when a disconnect had ended it meanwhile.
-            Pursuit.Fail(reason);
+            ReconnectLoop.Fail(reason);
             TellEnded();
         }
 
@@ -47,7 +47,7 @@ public partial class Client
         protected override void FactoryThrew(Exception exception)
         {
             Finish();
-            Pursuit.FactoryThrew(exception);
+            ReconnectLoop.FactoryThrew(exception);
             TellEnded();
         }
 
@@ -56,7 +56,7 @@ public partial class Client
             if (IsOpen || _isOver || Thrown is not null) return;
             IsOpen = true;
             ConnectedAtMs = host.Engine.NowMs;
-            Pursuit.Connected(session);
+            ReconnectLoop.Connected(session);
         }
 
         /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>

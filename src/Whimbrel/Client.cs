@@ -22,7 +22,7 @@ public partial class Client : IAsyncDisposable
     private Host? _host;
     private Task _warm = Task.CompletedTask; // the first dial waits for it
     private Attempt? _current;
-    private Pursuit? _pursuit;
+    private ReconnectLoop? _reconnectLoop;
     private bool _isDisposed;
 
     /// <summary>Makes a client; nothing is opened before <see cref="ConnectAsync"/>.</summary>
@@ -62,11 +62,11 @@ public partial class Client : IAsyncDisposable
     public Engine Engine => Options.EngineOrDefault;
 
     /// <summary>
-    /// For protocols on top of clients: gives a notice to <see cref="ConnectionOptions.OnNotice"/>, else to
-    /// <see cref="EngineOptions.OnNotice"/>, else to the standard error stream. Any thread. The caller limits how often.
+    /// For protocols on top of clients: gives a notice to <see cref="ConnectionOptions.OnDiagnosticEvent"/>, else to
+    /// <see cref="EngineOptions.OnDiagnosticEvent"/>, else to the standard error stream. Any thread. The caller limits how often.
     /// </summary>
     /// <param name="notice">What an operator should know.</param>
-    public void Note(Notice notice) => Engine.Note(notice, Options.OnNotice);
+    public void Report(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
     /// <summary>Which TLS layer serves it and why; null without TLS, and before the first connect.</summary>
     public string? TlsProvider => _host?.Tls is { } tls ? $"{tls.Provider} ({tls.Reason})" : null;
@@ -78,7 +78,7 @@ public partial class Client : IAsyncDisposable
     public Socket? Socket => Session?.Socket;
 
     /// <summary>True while the policy is at work: from OnReconnecting until OnReconnected, OnGaveUp or a disconnect.</summary>
-    public bool IsReconnecting => Volatile.Read(ref _pursuit) is { IsTrying: true };
+    public bool IsReconnecting => Volatile.Read(ref _reconnectLoop) is { IsTrying: true };
 
     // ------------------------------------------------------------------ connecting
 
@@ -95,14 +95,14 @@ public partial class Client : IAsyncDisposable
 
     private Completion<Session> BeginConnect(CancellationToken cancellationToken)
     {
-        Pursuit pursuit;
-        Pursuit? before;
+        ReconnectLoop pursuit;
+        ReconnectLoop? before;
         Attempt attempt;
         Engine engine = Engine;
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Client));
-            if (_current is not null || _pursuit is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or dialling already: it holds one connection at a time. To replace that, await ReconnectAsync; for more connections use a Dialler, or a Client for each.");
+            if (_current is not null || _reconnectLoop is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or dialling already: it holds one connection at a time. To replace that, await ReconnectAsync; for more connections use a Connector, or a Client for each.");
             if (_host is null)
             {
                 Options.Validate(engine);
@@ -112,8 +112,8 @@ public partial class Client : IAsyncDisposable
                 _warm = tls is null ? Task.CompletedTask : engine.WarmUpTls(tls);
             }
 
-            before = _pursuit;
-            _pursuit = pursuit = new Pursuit(_host, cancellationToken);
+            before = _reconnectLoop;
+            _reconnectLoop = pursuit = new ReconnectLoop(_host, cancellationToken);
             _current = attempt = new Attempt(_host, pursuit);
         }
 
@@ -127,7 +127,7 @@ public partial class Client : IAsyncDisposable
             lock (_gate)
             {
                 if (ReferenceEquals(_current, attempt)) _current = null;
-                if (ReferenceEquals(_pursuit, pursuit)) _pursuit = null;
+                if (ReferenceEquals(_reconnectLoop, pursuit)) _reconnectLoop = null;
             }
 
             TellIdle();
@@ -206,11 +206,11 @@ public partial class Client : IAsyncDisposable
     {
         StopWait<bool>? ended = null;
         Attempt? attempt;
-        Pursuit? pursuit;
+        ReconnectLoop? pursuit;
         lock (_gate)
         {
-            pursuit = _pursuit;
-            _pursuit = null;
+            pursuit = _reconnectLoop;
+            _reconnectLoop = null;
             attempt = _current;
             if (attempt is not null) attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace, wait => LookAfterEnd(attempt, wait), attempt.Session));
         }
@@ -285,17 +285,17 @@ public partial class Client : IAsyncDisposable
     protected virtual bool IsFinal(CloseReason reason) => ReconnectPolicy.IsFinal(reason);
 
     /// <summary>
-    /// Whether a connection counts only from <see cref="NoteOpened"/> on, because the protocol has an opening handshake: one that ends before is a failed dial, to who awaits
+    /// Whether a connection counts only from <see cref="ReportOpened"/> on, because the protocol has an opening handshake: one that ends before is a failed dial, to who awaits
     /// <see cref="ConnectAsync"/> and to the policy. The same for the whole life of the client. Any thread. Default: false.
     /// </summary>
     protected virtual bool HasOpening => false;
 
     /// <summary>With <see cref="HasOpening"/>: the handshake is done, and a connect completes with this session. The first call for a connection counts, and none when that has ended. On the session's thread.</summary>
     /// <param name="session">The session that has the connection, or is given it by a hand-over.</param>
-    protected void NoteOpened(Session session)
+    protected void ReportOpened(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
-        if (session.HostState is not Attempt attempt || !ReferenceEquals(attempt.Pursuit.Client, this)) return;
+        if (session.HostState is not Attempt attempt || !ReferenceEquals(attempt.ReconnectLoop.Client, this)) return;
         // Its OnConnected comes right after this, and may throw.
         if (session.AwaitsConnected) attempt.Opening = session;
         else attempt.Open(session);
@@ -334,7 +334,7 @@ public partial class Client : IAsyncDisposable
     {
         get
         {
-            lock (_gate) return _current is not null || _pursuit is not null;
+            lock (_gate) return _current is not null || _reconnectLoop is not null;
         }
     }
 
@@ -372,24 +372,24 @@ public partial class Client : IAsyncDisposable
         /// </summary>
         internal List<EndPoint> NextTargets => Volatile.Read(ref _passedOver) % Targets.Count is > 0 and var first ? [.. Targets[first..], .. Targets[..first]] : Targets;
 
-        internal string TargetText => DialAttempt.TextOf(Targets);
+        internal string TargetText => PendingConnect.TextOf(Targets);
 
         internal override object Owner => Client;
 
-        internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
+        internal override void NoteSession(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
         /// <summary>A dial failed, and the policy dials again: without this a wrong address looks like a connect that takes long. Once a minute for each target.</summary>
-        internal void NoteDialFailed(CloseReason reason, int attempt, TimeSpan delay)
+        internal void ReportConnectFailed(CloseReason reason, int attempt, TimeSpan delay)
         {
-            string place = Options.OnNotice is null ? "" : $"{RuntimeHelpers.GetHashCode(Client)}: ";
+            string place = Options.OnDiagnosticEvent is null ? "" : $"{RuntimeHelpers.GetHashCode(Client)}: ";
             if (!Engine.ExceptionNotices.TryTake($"{place}dial {TargetText}", Engine.NowMs, out long leftOut)) return;
-            NoteSession(new Notice(
-                NoticeKind.System,
+            NoteSession(new DiagnosticEvent(
+                DiagnosticEventKind.System,
                 $"Cannot connect to {TargetText}: {reason}. The reconnect policy dials again (attempt {attempt}) in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits is not completed by this failure.{NoticePaces.LeftOutText(leftOut)}",
                 "cannot-connect.md"));
         }
 
-        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Dial(connection);
+        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Connect(connection);
 
         internal override void SessionConnected(Session session)
         {
@@ -420,7 +420,7 @@ public partial class Client : IAsyncDisposable
             bool counts = wasConnected && (attempt.IsOpen || (!Client.HasOpening && attempt.Thrown is null));
             if (counts) Volatile.Write(ref _passedOver, 0);
             else if ((wasConnected && attempt.Thrown is null) || reason.Cause == CloseCause.TlsHandshake) Interlocked.Increment(ref _passedOver);
-            attempt.Pursuit.Ended(attempt, session.Loop, reason, counts);
+            attempt.ReconnectLoop.Ended(attempt, session.Loop, reason, counts);
             attempt.TellEnded();
         }
 
@@ -432,7 +432,7 @@ public partial class Client : IAsyncDisposable
             }
             catch (Exception e)
             {
-                Engine.NoteException(UserCode.EventOf("client", code), e);
+                Engine.ReportException(UserCode.EventOf("client", code), e);
             }
         }
     }

@@ -154,7 +154,7 @@ public abstract class ConnectionOptions
     public IServiceProvider? Services { get; init; }
 
     /// <summary>Called for notices that concern this server or client. Any thread, must not block. Null: the engine's.</summary>
-    public Action<Notice>? OnNotice { get; init; }
+    public Action<DiagnosticEvent>? OnDiagnosticEvent { get; init; }
 
     /// <summary>Copies what was set, so that later changes of shared objects have no effect.</summary>
     internal ConnectionOptions Clone() => (ConnectionOptions)MemberwiseClone();

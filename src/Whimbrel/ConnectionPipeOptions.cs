@@ -12,7 +12,7 @@ public sealed class ConnectionPipeOptions
     /// Where a read or a flush that had to wait goes on. Null, the default: where it was awaited, which is the loop for code on the loop, and the pool for
     /// other code. <see cref="PipeScheduler.Inline"/>: on the connection's loop, in a turn of its own and never inside a callback; what runs there must not
     /// block. <see cref="PipeScheduler.ThreadPool"/>: on the pool, and what is flushed there wakes a sleeping loop behind what the pool has queued already, so
-    /// that the answers of many connections leave together (<see cref="Session.GatherWakes"/>). Another one: as it says.
+    /// that the answers of many connections leave together (<see cref="Session.BatchWakeUps"/>). Another one: as it says.
     /// </summary>
     public PipeScheduler? Scheduler { get; init; }
 

@@ -84,7 +84,7 @@ public sealed class EngineOptions
     /// Called for every notice of this engine and of the servers and clients on it. Any thread; must not block; what it throws is dropped.
     /// Null (the default) writes them to standard error, at most 100 in a minute.
     /// </summary>
-    public Action<Notice>? OnNotice { get; init; }
+    public Action<DiagnosticEvent>? OnDiagnosticEvent { get; init; }
 
     internal int LoopCount => Loops == 0 ? Environment.ProcessorCount : Loops;
 

@@ -21,7 +21,7 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
     protected abstract void OnFrame(in Frame frame);
 
     /// <summary>
-    /// The peer's bytes are no frames of this format, and no more messages come. The default resets the connection and gives a notice of kind <see cref="NoticeKind.Protocol"/>, at most once a minute; an override may send its
+    /// The peer's bytes are no frames of this format, and no more messages come. The default resets the connection and gives a notice of kind <see cref="DiagnosticEventKind.Protocol"/>, at most once a minute; an override may send its
     /// protocol's word for it and close. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, with a
     /// <see cref="FrameException"/>.
     /// </summary>
@@ -46,7 +46,7 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
     /// <summary>Cuts what is unread into frames. What <see cref="OnFrame"/> does is heeded between two: after a close, a pause or a hand-over the rest stays unread.</summary>
     /// <param name="unread">What was left the last time and what has arrived since.</param>
     /// <returns>The bytes of the whole frames that were given.</returns>
-    protected sealed override int OnUnread(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
+    protected sealed override int OnData(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
     internal sealed override string ReceivingName => nameof(OnFrame);
 
@@ -54,7 +54,7 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
 
     void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread)
     {
-        NoteProtocolError(FrameCutter.ExceptionOf(error, Format, unread));
+        ReportProtocolError(FrameCutter.ExceptionOf(error, Format, unread));
         OnFrameError(error);
     }
 }

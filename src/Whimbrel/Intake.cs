@@ -6,7 +6,7 @@ namespace Whimbrel;
 /// </summary>
 internal abstract class Intake
 {
-    /// <summary>The bytes that are unread. Gives what was taken, as <c>OnUnread</c> does.</summary>
+    /// <summary>The bytes that are unread. Gives what was taken, as <c>OnData</c> does.</summary>
     internal abstract int Take(Session session, ReadOnlySpan<byte> unread);
 
     /// <summary>The callback that got the bytes has returned, and left so many.</summary>

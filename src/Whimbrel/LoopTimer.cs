@@ -312,7 +312,7 @@ public class LoopTimer
         }
         catch (Exception e)
         {
-            Loop.Engine.NoteException(UserCode.Timer, e);
+            Loop.Engine.ReportException(UserCode.Timer, e);
         }
 
         Loop.CountUserCall();

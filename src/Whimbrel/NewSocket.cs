@@ -16,7 +16,7 @@ public enum SocketRole
     Accepted,
 
     /// <summary>It will be bound, if there is a local address, and connect.</summary>
-    Dialled,
+    Connected,
 }
 
 /// <summary>

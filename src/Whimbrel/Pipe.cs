@@ -8,7 +8,7 @@ namespace Whimbrel;
 /// known to the target's connection as one of its feeds, on that one's loop: there it waits for room, and hears of the end.
 /// </summary>
 /// <remarks>
-/// The two meet by <see cref="Session.OfferAgain"/> of the source, from any thread: it brings what is unread again, and looks whether the pipe is over.
+/// The two meet by <see cref="Session.DeliverAgain"/> of the source, from any thread: it brings what is unread again, and looks whether the pipe is over.
 /// Nothing is kept in between: bytes are unread at the source, or queued at the target.
 /// </remarks>
 internal sealed class Pipe : Intake
@@ -59,7 +59,7 @@ internal sealed class Pipe : Intake
     {
         AtTarget(waits: false);
         if (cancellation.CanBeCanceled) _registration = cancellation.UnsafeRegister(static pipe => ((Pipe)pipe!).Cancel(), this);
-        _source.OfferAgain();
+        _source.DeliverAgain();
     }
 
     internal override int Take(Session session, ReadOnlySpan<byte> unread)
@@ -117,7 +117,7 @@ internal sealed class Pipe : Intake
         // The target is gone, or nobody wants it any more: then it is no end that was passed on.
         OffersAgain();
         if (_isOver) return false;
-        _target.FinishSending();
+        _target.ShutdownSend();
         Conclude(PipeEnd.Finished, default);
         return true;
     }
@@ -173,7 +173,7 @@ internal sealed class Pipe : Intake
     // ------------------------------------------------------------------ any thread
 
     /// <summary>There is room at the target.</summary>
-    internal void Wake() => _source.OfferAgain();
+    internal void Wake() => _source.DeliverAgain();
 
     internal void TargetEnded(CloseReason reason)
     {
@@ -181,11 +181,11 @@ internal sealed class Pipe : Intake
         if (Interlocked.CompareExchange(ref _asked, Telling, Goes) != Goes) return;
         _targetReason = reason;
         Volatile.Write(ref _asked, TargetGone);
-        _source.OfferAgain();
+        _source.DeliverAgain();
     }
 
     private void Cancel()
     {
-        if (Interlocked.CompareExchange(ref _asked, Cancelled, Goes) == Goes) _source.OfferAgain();
+        if (Interlocked.CompareExchange(ref _asked, Cancelled, Goes) == Goes) _source.DeliverAgain();
     }
 }

@@ -26,8 +26,8 @@ public partial class Server
         private readonly Lock _waitGate = new();
         private readonly Server _owner;
         private readonly Placement _placement;
-        private readonly Func<Arrival, bool>? _admit;
-        private readonly Func<Arrival, Loop>? _chooseLoop;
+        private readonly Func<AcceptedConnection, bool>? _admit;
+        private readonly Func<AcceptedConnection, Loop>? _chooseLoop;
         private int _live;
         private int _holds; // what a stop waits for: those that live, and handlers of streams
         private int _aborted;
@@ -161,7 +161,7 @@ public partial class Server
             }
 
             Loop? loop = null;
-            if ((_admit is not null || _chooseLoop is not null) && !Ask(new Arrival(_owner, listener.Loop, local, peer), out loop))
+            if ((_admit is not null || _chooseLoop is not null) && !Ask(new AcceptedConnection(_owner, listener.Loop, local, peer), out loop))
             {
                 Drop(listener, socket);
                 Interlocked.Increment(ref _refused);
@@ -186,7 +186,7 @@ public partial class Server
         }
 
         /// <summary>The user's filter and choice, fenced. False refuses the connection.</summary>
-        private bool Ask(Arrival arrival, out Loop? chosen)
+        private bool Ask(AcceptedConnection arrival, out Loop? chosen)
         {
             chosen = null;
             arrival.Loop.EnterWork("Admit or ChooseLoop of the server");
@@ -343,7 +343,7 @@ public partial class Server
             else connection.AdoptHeld();
         }
 
-        internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
+        internal override void NoteSession(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
         internal override void CountShed() => Interlocked.Increment(ref _shed);
 
@@ -351,8 +351,8 @@ public partial class Server
         {
             if (!_descriptorNotices.TryTake(Engine.NowMs)) return;
             string kept = error == Linux.Errno.EMFILE && Engine.Descriptors.IsOn ? $" and {Engine.Descriptors.Count} descriptors kept free for the rest of the process" : "";
-            NoteSession(new Notice(
-                NoticeKind.DescriptorLimit,
+            NoteSession(new DiagnosticEvent(
+                DiagnosticEventKind.DescriptorLimit,
                 $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open{kept}. New connections are closed until descriptors are free; open sessions go on. Raise the limit (ulimit -n), or set MaxConnections below it.",
                 "descriptor-limit.md"));
         }
@@ -364,7 +364,7 @@ public partial class Server
                 error,
                 ErrorCategory.System,
                 $"{listener.EndPoint} accepts no more: {ErrorText.Of(error)} (error {error}). Something in this process has shut its socket down or closed it. Open sessions go on; stop accepting and start again to listen there."));
-            NoteSession(new Notice(NoticeKind.System, fault.Message, "accept-failed.md"));
+            NoteSession(new DiagnosticEvent(DiagnosticEventKind.System, fault.Message, "accept-failed.md"));
             t_threw = null;
             Tell(fault, static (owner, e) => owner.OnError(e));
         }
@@ -372,8 +372,8 @@ public partial class Server
         internal override void NoteAcceptFailing(Listener listener, int error)
         {
             if (!_acceptNotices.TryTake(Engine.NowMs)) return;
-            NoteSession(new Notice(
-                NoticeKind.System,
+            NoteSession(new DiagnosticEvent(
+                DiagnosticEventKind.System,
                 $"Accepting at {listener.EndPoint} fails again and again: {ErrorText.Of(error)} (error {error}). It is tried again ten times a second; open sessions go on.",
                 "accept-failed.md"));
         }
@@ -456,7 +456,7 @@ public partial class Server
             catch (Exception e)
             {
                 CountUserException();
-                Engine.NoteException(UserCode.EventOf("server", code), e);
+                Engine.ReportException(UserCode.EventOf("server", code), e);
             }
         }
 
@@ -620,8 +620,8 @@ public partial class Server
         }
 
         /// <summary>Whoever awaits the stop is told by its result; who does not look at that, by this.</summary>
-        internal void NoteOverdue(StopReport report) => NoteSession(new Notice(
-            NoticeKind.StopOverdue,
+        internal void NoteOverdue(StopReport report) => NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.StopOverdue,
             $"The server has not ended at the deadline of its stop: {report}. {(report.Unfinished.Count == 0 ? "It ends by itself then." : "What is left ends by itself when that returns. A handler that awaits the stop of its own server waits for itself: begin the stop there without awaiting it.")}",
             "stop-overdue.md"));
 

@@ -141,11 +141,11 @@ public partial class Server : IAsyncDisposable
     public NamedGroups Groups { get; } = new();
 
     /// <summary>
-    /// For protocols on top of servers: gives a notice to <see cref="ConnectionOptions.OnNotice"/>, else to <see cref="EngineOptions.OnNotice"/>, else to the standard error stream. Any
+    /// For protocols on top of servers: gives a notice to <see cref="ConnectionOptions.OnDiagnosticEvent"/>, else to <see cref="EngineOptions.OnDiagnosticEvent"/>, else to the standard error stream. Any
     /// thread. The caller limits how often.
     /// </summary>
     /// <param name="notice">What an operator should know.</param>
-    public void Note(Notice notice) => Engine.Note(notice, Options.OnNotice);
+    public void Report(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
     /// <summary>Sessions that are connected or ending.</summary>
     public int SessionCount => _host?.Live ?? 0;

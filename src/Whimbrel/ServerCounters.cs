@@ -11,7 +11,7 @@ namespace Whimbrel;
 /// <param name="SlowConsumers">Sessions ended because their peer read too slowly.</param>
 /// <param name="BytesReceived">Bytes received.</param>
 /// <param name="BytesSent">Bytes given to the system.</param>
-/// <param name="MessagesReceived">Calls of <see cref="Session"/>'s OnUnread or OnReceived: deliveries, of which a protocol may make more or fewer messages.</param>
+/// <param name="MessagesReceived">Calls of <see cref="Session"/>'s OnData or OnReceived: deliveries, of which a protocol may make more or fewer messages.</param>
 /// <param name="MessagesSent">
 /// Sends that were taken (Send, SendAsync, Commit; empty ones and broadcasts not), or null without
 /// <see cref="ConnectionOptions.CountSends"/>.

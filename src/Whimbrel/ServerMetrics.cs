@@ -52,7 +52,7 @@ internal static class ServerMetrics
         }
         catch (Exception e)
         {
-            server.Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
+            server.Engine.ReportException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
         }
     }
 
@@ -75,7 +75,7 @@ internal static class ServerMetrics
         }
         catch (Exception e)
         {
-            server.Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
+            server.Engine.ReportException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
         }
     }
 

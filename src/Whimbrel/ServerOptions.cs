@@ -72,13 +72,13 @@ public sealed class ServerOptions : ConnectionOptions
     /// accepting loop, must not block. If it throws or gives another engine's loop, that connection is closed, and
     /// <see cref="Server.OnError"/> is told.
     /// </summary>
-    public Func<Arrival, Loop>? ChooseLoop { get; init; }
+    public Func<AcceptedConnection, Loop>? ChooseLoop { get; init; }
 
     /// <summary>
     /// Sees each connection before a session is made for it; false closes it at once. Called on the accepting loop, must not
     /// block: look things up beforehand. If it throws, that connection is closed, and <see cref="Server.OnError"/> is told.
     /// </summary>
-    public Func<Arrival, bool>? Admit { get; init; }
+    public Func<AcceptedConnection, bool>? Admit { get; init; }
 
     /// <summary>
     /// The path of a Unix socket, made at start and deleted at stop, at which <c>whimbrel top</c> finds out how the engine's loops and servers are: whoever connects gets

@@ -33,7 +33,7 @@ internal static class ServerTraces
         }
         catch (Exception e)
         {
-            server.Engine.NoteException($"a listener of the activities \"{Name}\"", e);
+            server.Engine.ReportException($"a listener of the activities \"{Name}\"", e);
             return null;
         }
     }
@@ -46,7 +46,7 @@ internal static class ServerTraces
         }
         catch (Exception e)
         {
-            server.Engine.NoteException($"a listener of the activities \"{Name}\"", e);
+            server.Engine.ReportException($"a listener of the activities \"{Name}\"", e);
         }
     }
 

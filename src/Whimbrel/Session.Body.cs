@@ -6,7 +6,7 @@ namespace Whimbrel;
 
 /// <summary>
 /// A part of what is received, read by others as a stream while the session keeps its connection: the body of a request, a message.
-/// The session goes on getting <see cref="OnUnread"/>, finds out which bytes are the body's, and offers them; what the reader does not want
+/// The session goes on getting <see cref="OnData"/>, finds out which bytes are the body's, and offers them; what the reader does not want
 /// yet it leaves unread, as always, and is held then until the reader wants more.
 /// </summary>
 public abstract partial class Session : IReceiveBuffer
@@ -18,11 +18,11 @@ public abstract partial class Session : IReceiveBuffer
 
     /// <summary>
     /// Begins a body: bytes of the peer that somebody else reads as a <see cref="Stream"/>, while this session keeps the connection. From
-    /// now on give the bytes of it to <see cref="OfferBody"/>, and say <see cref="EndBody"/> behind the last one. One at a time.
+    /// now on give the bytes of it to <see cref="DeliverBody"/>, and say <see cref="EndBody"/> behind the last one. One at a time.
     /// </summary>
     /// <remarks>
     /// A reader that is slow holds the session: nothing is delivered, and the peer has to wait. A reader that disposes the
-    /// stream before its end wants no more: then <see cref="OfferBody"/> takes what it is offered and throws it away, up to the limit, and the connection
+    /// stream before its end wants no more: then <see cref="DeliverBody"/> takes what it is offered and throws it away, up to the limit, and the connection
     /// can go on being used. When the session ends first, reads throw with its reason. The session's thread only.
     /// </remarks>
     /// <param name="skipLimitBytes">Bytes thrown away for a reader that wants no more; with one more the session closes. 0 closes at the first. Default 256 KiB.</param>
@@ -43,7 +43,7 @@ public abstract partial class Session : IReceiveBuffer
     /// <param name="data">Bytes of the body alone, without what the protocol puts around them. Several calls in one callback may fill one read.</param>
     /// <returns>How many were taken, from the start.</returns>
     /// <exception cref="InvalidOperationException">There is no body.</exception>
-    protected int OfferBody(ReadOnlySpan<byte> data) => Body(nameof(OfferBody)).Offer(data);
+    protected int DeliverBody(ReadOnlySpan<byte> data) => Body(nameof(DeliverBody)).Offer(data);
 
     /// <summary>The body is over: its reader comes to the end, or, with an exception, gets that. The session's thread only.</summary>
     /// <param name="failure">Why there is no more, when it is not the end: what the reader's next read throws. An <see cref="IOException"/> is what readers of streams expect.</param>
@@ -52,7 +52,7 @@ public abstract partial class Session : IReceiveBuffer
     {
         BodyStream body = Body(nameof(EndBody));
         // It was held for a reader that does not come any more.
-        if (body.HasRefused) OfferAgain();
+        if (body.HasRefused) DeliverAgain();
         _intake = null;
         body.End(failure);
     }
@@ -140,13 +140,13 @@ public abstract partial class Session : IReceiveBuffer
 
     internal int CallUnread(ReadOnlySpan<byte> unread)
     {
-        int taken = _intake is { } intake ? intake.Take(this, unread) : OnUnread(unread);
+        int taken = _intake is { } intake ? intake.Take(this, unread) : OnData(unread);
         // Not the one of above: the callback may have ended one body and begun the next.
         _intake?.Offered(this, unread.Length - taken);
         return taken;
     }
 
-    internal int CallOnUnread(ReadOnlySpan<byte> unread) => OnUnread(unread);
+    internal int CallOnData(ReadOnlySpan<byte> unread) => OnData(unread);
 
     private void EndIntake(CloseReason reason)
     {
@@ -155,7 +155,7 @@ public abstract partial class Session : IReceiveBuffer
         intake.End(reason);
     }
 
-    /// <summary>Nothing is delivered until <see cref="OfferAgain"/>. Inside a callback.</summary>
+    /// <summary>Nothing is delivered until <see cref="DeliverAgain"/>. Inside a callback.</summary>
     internal void HoldForReader()
     {
         if (RunningStrand is { } strand) strand.HoldForReader();
@@ -163,16 +163,16 @@ public abstract partial class Session : IReceiveBuffer
     }
 
     /// <summary>
-    /// What is unread comes again (<see cref="OnUnread"/>), though nothing new has come; in a callback that gets bytes, what that one leaves. For a protocol that
+    /// What is unread comes again (<see cref="OnData"/>), though nothing new has come; in a callback that gets bytes, what that one leaves. For a protocol that
     /// stopped for a reason of its own, as an answer that somebody else gives. Not inside the call, with nothing unread not at all, and while the session is paused
-    /// or held not before that ends; what <see cref="NeedBytes"/> asked for stays asked. Any thread. After the end nothing happens.
+    /// or held not before that ends; what <see cref="SetMinimumBytes"/> asked for stays asked. Any thread. After the end nothing happens.
     /// </summary>
-    protected internal void OfferAgain()
+    protected internal void DeliverAgain()
     {
         if (RunningStrand is { } strand)
         {
             _intake?.OffersAgain();
-            strand.OfferAgain();
+            strand.DeliverAgain();
         }
         else if (_connection is not { } connection)
         {
@@ -185,9 +185,9 @@ public abstract partial class Session : IReceiveBuffer
         else if (connection.Generation == _generation)
         {
             _intake?.OffersAgain();
-            connection.OfferAgain();
+            connection.DeliverAgain();
         }
     }
 
-    private static readonly Action<object?> s_offerAgain = static session => ((Session)session!).OfferAgain();
+    private static readonly Action<object?> s_offerAgain = static session => ((Session)session!).DeliverAgain();
 }

@@ -8,17 +8,17 @@ public abstract partial class Session
     private bool _wasHandedOver;
 
     /// <summary>
-    /// From now on what this session receives, what is unread included, is sent on <paramref name="target"/>, and <see cref="OnUnread"/> gets nothing, until one
+    /// From now on what this session receives, what is unread included, is sent on <paramref name="target"/>, and <see cref="OnData"/> gets nothing, until one
     /// of the two ends or the token is cancelled. One direction: for the other call it on the target. The session's thread only; the target may live on another loop.
     /// </summary>
     /// <remarks>
     /// When the target has more queued than its back-pressure mark, this session's peer has to wait; the target's peer is never judged slow by what comes so. The peer's
-    /// FIN is passed on by the target's <see cref="FinishSending"/>, in place of <see cref="OnPeerFinished"/>. When this session ends otherwise the target is
+    /// FIN is passed on by the target's <see cref="ShutdownSend"/>, in place of <see cref="OnEndOfStream"/>. When this session ends otherwise the target is
     /// aborted, so that what was cut off does not look whole; after a Close of one's own it is closed. When the target ends this session is closed.
     /// A hand-over of either ends the pipe and nothing else. The target's OnSending is not asked.
     /// </remarks>
     /// <param name="target">A connected session; it may be this one.</param>
-    /// <param name="cancellationToken">Ends the pipe: both sessions go on, and what is unread comes to <see cref="OnUnread"/>.</param>
+    /// <param name="cancellationToken">Ends the pipe: both sessions go on, and what is unread comes to <see cref="OnData"/>.</param>
     /// <returns>How it ended; it never throws.</returns>
     /// <exception cref="InvalidOperationException">A body or another pipe of this session is under way, the session is ending, or the target has no connection yet.</exception>
     protected ValueTask<PipeResult> PipeTo(Session target, CancellationToken cancellationToken = default)

@@ -17,7 +17,7 @@ public abstract partial class Session
     /// <summary>
     /// Bytes arrived: <see cref="OnReceived"/> for methods that await. All are taken. Until the task has completed nothing more is
     /// delivered, neither bytes nor the peer's end, and the peer has to wait; other callbacks may come where it awaits. For classes that override neither
-    /// <see cref="OnReceived"/> nor <see cref="OnUnread"/>.
+    /// <see cref="OnReceived"/> nor <see cref="OnData"/>.
     /// </summary>
     /// <remarks>
     /// It begins on the session's thread. Awaits of this library go on there; others go on wherever they do. The end of the connection does not

@@ -22,10 +22,10 @@ namespace Whimbrel;
 /// <item>One session, one connection or dial attempt: <c>OnConnecting OnConnected (...)* OnDisconnected</c>, or
 /// <c>OnConnecting OnConnectFailed</c>. OnDisconnected comes exactly once and last; the first cause wins. Between OnConnected
 /// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs. With TLS it is
-/// <c>OnConnecting OnHandshaking OnHandshaked OnConnected</c>; where the server's factory sees the connection, all but OnHandshaking, behind the handshake.</item>
+/// <c>OnConnecting OnTlsHandshakeStarting OnTlsHandshakeCompleted OnConnected</c>; where the server's factory sees the connection, all but OnTlsHandshakeStarting, behind the handshake.</item>
 /// <item>Never two callbacks at once for one session, never one inside another. Until an <see cref="OnReceivedAsync"/> has completed nothing more is
 /// received; other callbacks may come where it awaits.</item>
-/// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows. What the reader of
+/// <item>Bytes that <see cref="OnData"/> does not take stay with the connection and come again, joined with what follows. What the reader of
 /// a body (<see cref="StartBody"/>) did not take holds the session: nothing is delivered, the peer's end neither, until it asks for more.</item>
 /// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. It is counted, and who does not override
 /// OnError is told by a notice. Memory of the user's that throws when it is sent or given back ends that connection, too, without OnError.</item>
@@ -46,17 +46,17 @@ namespace Whimbrel;
 /// can never fit: its <c>Send</c> throws under each policy and takes nothing, and the connection goes on;
 /// <c>SendAsync</c> sends it in parts; a broadcast passes that member by, with a notice.</item>
 /// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained. What it left unread
-/// comes again then; the same for a session that left bytes when it had seen that something was pending (<see cref="IsHeldBack"/>,
+/// comes again then; the same for a session that left bytes when it had seen that something was pending (<see cref="IsAboveHighWaterMark"/>,
 /// <see cref="BytesPending"/>, a send that was refused). A send of a callback that does not fit is first offered to the system: only when that takes no more is the peer slow.</item>
 /// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>, and <see cref="IsReceivingPaused"/> says so
 /// until then, also while the connection ends under the callback. A hand-over leaves it paused.</item>
-/// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
+/// <item><see cref="OnEndOfStream"/> closes, unless it is overridden to keep this half open.</item>
 /// <item><see cref="Close()"/> sends what is queued, then FIN, and waits within limits for the peer's, so that no reset destroys what the peer has not read;
 /// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. A class that says goodbye first (<see cref="BeginClose"/>) does so whatever
 /// type its caller knows it by. <see cref="Abort"/> discards and resets; on Unix sockets the peer reads an ordinary
 /// end then, unless this side had received bytes that it had not read, so what was cut off looks whole
 /// there without framing or TLS. What the peer broke of a protocol's rules is the reason of what this side does about
-/// it (<see cref="NoteProtocolError"/>). When its server stops with a
+/// it (<see cref="ReportProtocolError"/>). When its server stops with a
 /// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
 /// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what
 /// still runs. What a reset of this side has cost is in
@@ -74,8 +74,8 @@ namespace Whimbrel;
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
 /// OnConnected the session that gives it away ends with OnConnectFailed, and the next one gets what is still to come; it has no OnConnecting. A stream or pipe that takes over lives on the loop, wherever the callbacks before it ran.</item>
 /// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
-/// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnHandshaked"/> or in a close. On the
-/// pool "after" is when the call reaches the loop: what came before and no callback took is unread. A Close or FinishSending in
+/// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnTlsHandshakeCompleted"/> or in a close. On the
+/// pool "after" is when the call reaches the loop: what came before and no callback took is unread. A Close or ShutdownSend in
 /// the handshake takes effect behind what was sent before it; when the handshake fails, that is the reason of the end.</item>
 /// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>). All loops take a broadcast or none does, and whoever is a
 /// member from its beginning to its turn is served once, whatever predicates and notices change meanwhile. A broadcast with an encoder is written
@@ -166,7 +166,7 @@ public abstract partial class Session : IConnection
     /// <summary>True from OnConnected until the connection begins to end. Any thread; may have changed when it returns.</summary>
     public bool IsConnected => _connection is { IsOpen: true };
 
-    /// <summary>What TLS agreed on, from <see cref="OnHandshaked"/> on. Null on a plain connection. Stays readable after the end.</summary>
+    /// <summary>What TLS agreed on, from <see cref="OnTlsHandshakeCompleted"/> on. Null on a plain connection. Stays readable after the end.</summary>
     public TlsInfo? Tls => Volatile.Read(ref _tls);
 
     /// <inheritdoc/>
@@ -190,12 +190,12 @@ public abstract partial class Session : IConnection
     /// rest unread when this is true, and gets it again. Always false with <see cref="ConnectionOptions.BackPressure"/> off, and after the
     /// end. Any thread; exact on the session's thread.
     /// </summary>
-    public bool IsHeldBack
+    public bool IsAboveHighWaterMark
     {
         get
         {
             if (_connection is not { } connection || connection.Shard is not { } shard || !shard.Host.BackPressure) return false;
-            bool isHeld = connection.IsHeldBack || connection.Strand is { IsHeldBack: true } || connection.BytesPending > connection.HoldMark;
+            bool isHeld = connection.IsAboveHighWaterMark || connection.Strand is { IsAboveHighWaterMark: true } || connection.BytesPending > connection.HoldMark;
             if (isHeld) KnowsOfQueue(connection);
             return isHeld;
         }
@@ -245,7 +245,7 @@ public abstract partial class Session : IConnection
     /// still be there while it makes more. 0, the default: when nothing is pending.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">Negative.</exception>
-    public int DrainMarkBytes
+    public int LowWaterMarkBytes
     {
         get => _drainMark;
         protected set
@@ -563,7 +563,7 @@ public abstract partial class Session : IConnection
     /// <param name="peerFinished">By the protocol the peer sends nothing more, though its FIN has not come. False is the same as <see cref="Close()"/>.</param>
     public void Close(bool peerFinished)
     {
-        if (peerFinished) NotePeerFinished();
+        if (peerFinished) ReportEndOfStream();
         BeginClose(isBlocking: false);
     }
 
@@ -571,7 +571,7 @@ public abstract partial class Session : IConnection
     /// For protocols: the peer sends nothing more, or nothing that matters, though its FIN has not come. A close that follows does not wait for the FIN, as in <see cref="Close(bool)"/>;
     /// over TLS it waits for at most a second. Bytes that come between this call and the close end that. The session's thread only.
     /// </summary>
-    protected void NotePeerFinished() =>
+    protected void ReportEndOfStream() =>
         // Control goes before data in the mailbox; one that comes late all the same only costs the wait.
         OnConnectionLoop(static c => c.NotePeerSaidAll());
 
@@ -587,14 +587,14 @@ public abstract partial class Session : IConnection
     /// </summary>
     /// <param name="error">What was wrong, in words that stand behind "the peer broke the rules of the protocol:
     /// ".</param>
-    protected void NoteProtocolError(Exception error)
+    protected void ReportProtocolError(Exception error)
     {
         ArgumentNullException.ThrowIfNull(error);
         // Nobody looks at the reason of an end that has not come.
         if (_endReason.Cause == CloseCause.None) _endReason = new CloseReason(CloseCause.ProtocolError, 0, error);
     }
 
-    /// <summary>Gives a notice of what <see cref="NoteProtocolError"/> was called with.</summary>
+    /// <summary>Gives a notice of what <see cref="ReportProtocolError"/> was called with.</summary>
     internal void NoteMismatch()
     {
         if (_endReason is { Cause: CloseCause.ProtocolError, Exception: { } error }) _host?.NoteMismatch(this, error);
@@ -738,22 +738,22 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>Ends this half: what is queued is sent, then FIN; receiving goes on until the peer finishes. Later sends give <see cref="SendResult.Closed"/>.</summary>
-    public void FinishSending() => BeginFinishing();
+    public void ShutdownSend() => BeginShutdownSend();
 
-    /// <summary>What <see cref="FinishSending"/> does: the counterpart of <see cref="BeginClose"/>, for a protocol that has something to say at the end of a half. Any thread.</summary>
-    protected virtual void BeginFinishing()
+    /// <summary>What <see cref="ShutdownSend"/> does: the counterpart of <see cref="BeginClose"/>, for a protocol that has something to say at the end of a half. Any thread.</summary>
+    protected virtual void BeginShutdownSend()
     {
         if (_connection is not { } connection) return;
         if (connection.Loop.IsCurrent)
         {
-            if (connection.Generation == _generation) connection.FinishSending();
+            if (connection.Generation == _generation) connection.ShutdownSend();
             return;
         }
 
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
         else connection.Strand?.PostGathered();
         connection.CloseForeign(_generation);
-        connection.Loop.Mailbox.PostItem(DataKind.FinishSending, connection, _generation);
+        connection.Loop.Mailbox.PostItem(DataKind.ShutdownSend, connection, _generation);
     }
 
     // ------------------------------------------------------------------ receiving
@@ -779,23 +779,23 @@ public abstract partial class Session : IConnection
     public bool IsReceivingPaused =>
         StrandOfThis() is { } strand ? strand.IsPaused : _connection is { } connection && connection.Generation == _generation && connection.IsPaused;
 
-    /// <summary>Asks that <see cref="OnUnread"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
+    /// <summary>Asks that <see cref="OnData"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
     /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
-    protected void NeedBytes(int count)
+    protected void SetMinimumBytes(int count)
     {
         if (RunningStrand is { } strand)
         {
-            strand.NeedBytes(count);
+            strand.SetMinimumBytes(count);
             return;
         }
 
         if (_connection is not { } connection) return;
-        StrandHere(connection, nameof(NeedBytes));
-        connection.NeedBytes(count);
+        StrandHere(connection, nameof(SetMinimumBytes));
+        connection.SetMinimumBytes(count);
     }
 
     /// <summary>
-    /// What the running <see cref="OnReceived"/> or <see cref="OnUnread"/> was given, or a part of it, as memory to write to: for protocols that decode in place.
+    /// What the running <see cref="OnReceived"/> or <see cref="OnData"/> was given, or a part of it, as memory to write to: for protocols that decode in place.
     /// Nobody else sees the change. What is left unread comes again as it was left, also to the next session of a hand-over, so remember how far it is
     /// decoded. Costs a comparison. Valid during the call only.
     /// </summary>
@@ -820,7 +820,7 @@ public abstract partial class Session : IConnection
     /// Gives the connection to another session when the running callback has returned: this one gets
     /// <c>OnDisconnected(HandedOver)</c>, the next one OnConnected and then the unread bytes. Id, groups, queue and
     /// counters stay. From every callback; before OnConnected this one gets <c>OnConnectFailed(HandedOver)</c>, and the next one what is still to
-    /// come: OnHandshaked, if there is TLS and it was not told, then OnConnected, or OnConnectFailed. A close in the same callback wins. In the
+    /// come: OnTlsHandshakeCompleted, if there is TLS and it was not told, then OnConnected, or OnConnectFailed. A close in the same callback wins. In the
     /// callbacks of the end (OnDisconnecting, OnDisconnected, OnConnectFailed, OnError), and in what was posted and runs behind the callback that
     /// has handed over, it throws <see cref="InvalidOperationException"/>. The session's thread only.
     /// </summary>
@@ -867,19 +867,19 @@ public abstract partial class Session : IConnection
     /// Goes on with TLS on this connection (STARTTLS), as a server when the connection was accepted, as a client when it was dialled. What
     /// was queued goes out plain first; later sends wait for the handshake. Takes effect when the running callback has returned: bytes
     /// that it left unread are refused by default, which ends the connection, and what arrives later is cipher text. It ends in
-    /// <see cref="OnHandshaked"/> or in a close with <see cref="CloseCause.TlsHandshake"/>. The session's thread only.
+    /// <see cref="OnTlsHandshakeCompleted"/> or in a close with <see cref="CloseCause.TlsHandshake"/>. The session's thread only.
     /// </summary>
     /// <remarks>
     /// With <see cref="Scheduling.ThreadPool"/> bytes may arrive while the callback runs: those that came before the call count as left unread.
     /// So tell the peer to begin in the same callback, right before this, with a plain Send of up to 32 KiB: it then leaves together with the upgrade.
     /// <see cref="Close()"/> during the handshake: what was sent before it still leaves, encrypted, when the handshake is done;
-    /// OnHandshaked does not come then. A handshake that fails is the reason of the end. With nothing to send Close does not wait for it.
+    /// OnTlsHandshakeCompleted does not come then. A handshake that fails is the reason of the end. With nothing to send Close does not wait for it.
     /// </remarks>
     /// <param name="options">Checked at the first use of the object, and kept with it: give the same one for each connection. Throws <see cref="ArgumentException"/> with all mistakes.</param>
     /// <param name="unread">What happens to unread bytes.</param>
     protected void UpgradeToTls(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => Upgrade(options, unread, null);
 
-    /// <summary>Like <see cref="UpgradeToTls"/>, and completes after OnHandshaked (or when the handshake is done, after a Close), or fails with <see cref="NetworkException"/> when the connection ends before.</summary>
+    /// <summary>Like <see cref="UpgradeToTls"/>, and completes after OnTlsHandshakeCompleted (or when the handshake is done, after a Close), or fails with <see cref="NetworkException"/> when the connection ends before.</summary>
     /// <param name="options">As there.</param>
     /// <param name="unread">As there.</param>
     protected ValueTask<TlsInfo> UpgradeToTlsAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse)
@@ -896,20 +896,20 @@ public abstract partial class Session : IConnection
         // On the pool the connection may end under the running callback: then its last callback says that nothing became of this.
         if (RunningStrand is { } strand)
         {
-            strand.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, strand.IsAccepting, strand.DialledHost), unread, done));
+            strand.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, strand.IsAccepting, strand.ConnectedHost), unread, done));
             return;
         }
 
         if (_connection is not { } connection) throw Throw.NoConnection();
         StrandHere(connection, nameof(UpgradeToTls));
         if (connection.Generation != _generation) throw Throw.NoConnection();
-        connection.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, connection.Host.IsAccepting, connection.DialledHost), unread, done));
+        connection.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, connection.Host.IsAccepting, connection.ConnectedHost), unread, done));
     }
 
-    private static TlsProfile ProfileForUpgrade(TlsOptions options, bool isServer, string? dialledHost)
+    private static TlsProfile ProfileForUpgrade(TlsOptions options, bool isServer, string? connectedHost)
     {
         TlsProfile profile = TlsSelector.PrepareForUpgrade(options, isServer);
-        if (!isServer && dialledHost is null && options.NeedsHostName) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
+        if (!isServer && connectedHost is null && options.NeedsHostName) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
         return profile;
     }
 
@@ -982,7 +982,7 @@ public abstract partial class Session : IConnection
     /// for the handshake. Close here ends the connection. Not called where the server's factory sees the connection: there the session is made later.
     /// Its time is not part of <see cref="TlsOptions.HandshakeTimeout"/>. Only classes that override it pay for it.
     /// </summary>
-    protected virtual void OnHandshaking()
+    protected virtual void OnTlsHandshakeStarting()
     {
     }
 
@@ -992,7 +992,7 @@ public abstract partial class Session : IConnection
     /// session was never connected, and its last callback is OnConnectFailed, when what it sent has left.
     /// </summary>
     /// <param name="info">What was agreed on; also in <see cref="Tls"/>.</param>
-    protected virtual void OnHandshaked(TlsInfo info)
+    protected virtual void OnTlsHandshakeCompleted(TlsInfo info)
     {
     }
 
@@ -1007,21 +1007,21 @@ public abstract partial class Session : IConnection
     {
     }
 
-    /// <summary>Bytes arrived. All are taken; to leave some, override <see cref="OnUnread"/>; to await, <see cref="OnReceivedAsync"/>, which the default calls.</summary>
+    /// <summary>Bytes arrived. All are taken; to leave some, override <see cref="OnData"/>; to await, <see cref="OnReceivedAsync"/>, which the default calls.</summary>
     /// <param name="data">Valid during the call only.</param>
     protected virtual void OnReceived(ReadOnlySpan<byte> data) => StartReceivedAsync(data);
 
     /// <summary>All bytes that are unread. The default gives them to <see cref="OnReceived"/> and takes them all.</summary>
     /// <param name="unread">What was left the last time and what has arrived since. Valid during the call only.</param>
     /// <returns>How many bytes were taken, from the start. The rest comes again when more arrives.</returns>
-    protected virtual int OnUnread(ReadOnlySpan<byte> unread)
+    protected virtual int OnData(ReadOnlySpan<byte> unread)
     {
         OnReceived(unread);
         return unread.Length;
     }
 
-    /// <summary>The peer sends nothing more. The default closes; an override that does not keeps this half open until <see cref="FinishSending"/> or <see cref="Close()"/>.</summary>
-    protected virtual void OnPeerFinished() => Close();
+    /// <summary>The peer sends nothing more. The default closes; an override that does not keeps this half open until <see cref="ShutdownSend"/> or <see cref="Close()"/>.</summary>
+    protected virtual void OnEndOfStream() => Close();
 
     /// <summary>
     /// Asked before a send is queued: no refuses it with <see cref="SendResult.Refused"/>. On the thread that sends, inside
@@ -1054,7 +1054,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// The system has taken everything, and nothing is pending: once each time the queue runs empty. What is sent here runs
-    /// it empty once more. With a <see cref="DrainMarkBytes"/>: once each time what is pending falls to that from above. Also, with an empty queue, when a send of another thread was refused because of
+    /// it empty once more. With a <see cref="LowWaterMarkBytes"/>: once each time what is pending falls to that from above. Also, with an empty queue, when a send of another thread was refused because of
     /// <see cref="EngineOptions.MailboxLimitBytes"/> and there is room again. Never inside another callback, and not after <see cref="Close()"/>. Only classes that override it pay for it.
     /// </summary>
     protected virtual void OnDrained()
@@ -1081,7 +1081,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// An override of this session threw; the connection ends after this call. Or code that a protocol calls, such as a handler, and the protocol goes on
-    /// (<see cref="NoteException"/>). The default gives a notice that names override, class and
+    /// (<see cref="ReportException"/>). The default gives a notice that names override, class and
     /// exception, once a minute for each of them with the number left out; an override gets no notice. It is counted either way
     /// (<see cref="ServerCounters.UserExceptions"/>, <see cref="Engine.UserExceptionCount"/>).
     /// </summary>
@@ -1099,7 +1099,7 @@ public abstract partial class Session : IConnection
     /// <see cref="OnError"/>, where the class of the session is not of this library.
     /// </param>
     /// <param name="outcome">The sentence of the notice that says what the peer gets: <c>The client gets 500.</c> Null: the connection continues.</param>
-    protected void NoteException(Exception exception, string what, string? advice = null, string? outcome = null)
+    protected void ReportException(Exception exception, string what, string? advice = null, string? outcome = null)
     {
         ArgumentNullException.ThrowIfNull(exception);
         ArgumentException.ThrowIfNullOrEmpty(what);
@@ -1144,16 +1144,16 @@ public abstract partial class Session : IConnection
 
     internal void SetTls(TlsInfo info) => Volatile.Write(ref _tls, info);
 
-    internal void CallHandshaking()
+    internal void CallTlsHandshakeStarting()
     {
         using CallbackScope scope = ScopeOfOverride();
-        OnHandshaking();
+        OnTlsHandshakeStarting();
     }
 
-    internal void CallHandshaked()
+    internal void CallTlsHandshakeCompleted()
     {
         using CallbackScope scope = ScopeOfOverride();
-        OnHandshaked(_tls!);
+        OnTlsHandshakeCompleted(_tls!);
     }
 
     internal void CallConnected()
@@ -1171,11 +1171,11 @@ public abstract partial class Session : IConnection
         OnConnectFailed(reason);
     }
 
-    internal void CallPeerFinished()
+    internal void CallEndOfStream()
     {
         if (_intake?.TakesFinish(this) == true) return;
         using CallbackScope scope = ScopeOfOverride();
-        OnPeerFinished();
+        OnEndOfStream();
     }
 
     internal void CallDisconnecting(CloseReason reason)
@@ -1228,7 +1228,7 @@ public abstract partial class Session : IConnection
         if (IsOverride((Action)OnDrained)) hooks |= SessionHooks.Drained;
         if (IsOverride((Func<long, bool>)OnSending)) hooks |= SessionHooks.Sending;
         if (IsOverride((Func<ReadOnlyMemory<byte>, ValueTask>)OnReceivedAsync)) hooks |= SessionHooks.ReceivedAsync;
-        if (IsOverride((Action)OnHandshaking)) hooks |= SessionHooks.Handshaking;
+        if (IsOverride((Action)OnTlsHandshakeStarting)) hooks |= SessionHooks.Handshaking;
         if (HasAsyncVoid()) hooks |= SessionHooks.AsyncVoid;
         s_hooks.AddOrUpdate(GetType(), hooks);
         return hooks;
@@ -1239,7 +1239,7 @@ public abstract partial class Session : IConnection
     {
         ReadOnlySpan<Delegate> overrides =
         [
-            (Action)OnConnecting, (Action)OnHandshaking, (Action<TlsInfo>)OnHandshaked, (Action)OnConnected, (Action<CloseReason>)OnConnectFailed, (Action)OnPeerFinished, (Action<long, long>)OnSent,
+            (Action)OnConnecting, (Action)OnTlsHandshakeStarting, (Action<TlsInfo>)OnTlsHandshakeCompleted, (Action)OnConnected, (Action<CloseReason>)OnConnectFailed, (Action)OnEndOfStream, (Action<long, long>)OnSent,
             (Action<CloseReason>)OnDisconnecting, (Action)OnDrained, (Action)OnServerStopping, (Action<CloseReason>)OnDisconnected, (Action<LoopTimer>)OnTimer, (Action<Exception>)OnError,
         ];
         foreach (Delegate method in overrides)
@@ -1288,9 +1288,9 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// For a thread of the pool that answers and then goes back there: until what this returns is disposed, its sends and posts, to any session, wake a sleeping loop behind what the pool
-    /// has queued. See <see cref="PoolWakes"/>. Any thread; elsewhere it changes nothing.
+    /// has queued. See <see cref="WakeUpBatch"/>. Any thread; elsewhere it changes nothing.
     /// </summary>
-    public PoolWakes GatherWakes() => _loop is { } loop ? new PoolWakes(loop.Engine) : default;
+    public WakeUpBatch BatchWakeUps() => _loop is { } loop ? new WakeUpBatch(loop.Engine) : default;
 
     /// <summary>Sends what fits now, whole or not at all; with <see cref="SendResult.Full"/> nobody is judged slow. Any thread.</summary>
     internal SendResult SendIfRoom(ReadOnlySpan<byte> data) => _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
@@ -1308,7 +1308,7 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>The override that gets received bytes, in messages about what it threw.</summary>
-    internal virtual string ReceivingName => UserCode.IsOfUser(((Func<ReadOnlySpan<byte>, int>)OnUnread).Method.DeclaringType!) ? nameof(OnUnread) : nameof(OnReceived);
+    internal virtual string ReceivingName => UserCode.IsOfUser(((Func<ReadOnlySpan<byte>, int>)OnData).Method.DeclaringType!) ? nameof(OnData) : nameof(OnReceived);
 
     /// <summary>What runs of it when it has ended and a stop still waits, as in messages.</summary>
     internal virtual string UnfinishedText => $"{nameof(OnReceivedAsync)} of {DisplayName}";
@@ -1317,13 +1317,13 @@ public abstract partial class Session : IConnection
     internal virtual bool IsOrphan => true;
 
     /// <summary>How messages name it.</summary>
-    internal virtual string DisplayName => NoticeName;
+    internal virtual string DisplayName => DiagnosticName;
 
     /// <summary>
     /// How notices name this session: the name of its class. A class that stands for an object of another library gives
     /// the name that users know. Called on any thread; must not throw.
     /// </summary>
-    protected virtual string NoticeName => GetType().Name;
+    protected virtual string DiagnosticName => GetType().Name;
 
     /// <summary>As notices name one of its callbacks.</summary>
     internal string TextOf(string callback) => $"{callback} of {DisplayName} (session {Id:x})";

@@ -636,7 +636,7 @@ public class SessionGroup
         }
         catch (Exception e)
         {
-            Loop.Current?.Engine.NoteException(nameof(OnOccupiedChanged), e);
+            Loop.Current?.Engine.ReportException(nameof(OnOccupiedChanged), e);
         }
     }
 

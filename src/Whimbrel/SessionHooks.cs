@@ -15,7 +15,7 @@ internal enum SessionHooks : byte
     /// <summary><c>OnSending</c>.</summary>
     Sending = 4,
 
-    /// <summary><c>OnHandshaking</c>.</summary>
+    /// <summary><c>OnTlsHandshakeStarting</c>.</summary>
     Handshaking = 8,
 
     /// <summary><c>OnReceivedAsync</c>.</summary>

@@ -93,7 +93,7 @@ internal sealed class StatusSocket : IDisposable
             catch (Exception e)
             {
                 // User code looks out of a snapshot in one place, an address of somebody's own making. It must not end the process.
-                _engine.NoteException("the status of the server", e);
+                _engine.ReportException("the status of the server", e);
             }
         }
     }

@@ -30,8 +30,8 @@ public sealed class TlsOptions
     /// </summary>
     public IReadOnlyDictionary<string, TlsOptions> Names { get; init; } = new Dictionary<string, TlsOptions>();
 
-    /// <summary>For servers: what to do with a name that is not in <see cref="Names"/>, when there are any. Default <see cref="TlsUnknownName.UseDefault"/>.</summary>
-    public TlsUnknownName UnknownName { get; init; }
+    /// <summary>For servers: what to do with a name that is not in <see cref="Names"/>, when there are any. Default <see cref="TlsUnknownServerName.UseDefault"/>.</summary>
+    public TlsUnknownServerName UnknownName { get; init; }
 
     /// <summary>
     /// For servers: gives the certificate for the name that the client asks for (null: for none), before <see cref="Certificate"/> is looked
@@ -76,9 +76,9 @@ public sealed class TlsOptions
     /// <summary>
     /// What is too weak by the measure of today and let in all the same, for old devices. The measure is OpenSSL's security level 2, for every layer
     /// and every certificate of a peer's chain: RSA from 2,048 bits, curves from 224, no DSA, no signatures with SHA-1 or MD5 below the
-    /// trusted root. Also lets this side show such a certificate. Default <see cref="TlsWeakness.None"/>.
+    /// trusted root. Also lets this side show such a certificate. Default <see cref="TlsWeakAlgorithms.None"/>.
     /// </summary>
-    public TlsWeakness AllowedWeaknesses { get; init; }
+    public TlsWeakAlgorithms AllowedWeakAlgorithms { get; init; }
 
     /// <summary>
     /// Has the last word about a peer's certificate, good or bad, and about the lack of one where a client was asked: it sees what was found and
@@ -175,7 +175,7 @@ public sealed class TlsOptions
         errors.Defined($"{prefix}.ClientCertificates", ClientCertificates);
         errors.Defined($"{prefix}.UnknownName", UnknownName);
         errors.Defined($"{prefix}.Provider", Provider);
-        if ((AllowedWeaknesses & ~(TlsWeakness.Sha1Signature | TlsWeakness.Rsa1024Key)) != 0) errors.Add($"{prefix}.AllowedWeaknesses = {AllowedWeaknesses}, allowed Sha1Signature and Rsa1024Key");
+        if ((AllowedWeakAlgorithms & ~(TlsWeakAlgorithms.Sha1Signature | TlsWeakAlgorithms.Rsa1024Key)) != 0) errors.Add($"{prefix}.AllowedWeakAlgorithms = {AllowedWeakAlgorithms}, allowed Sha1Signature and Rsa1024Key");
         if (TicketCount is { } tickets) errors.Range($"{prefix}.TicketCount", tickets, 0, 8);
         if (TicketLifetime is { } life) errors.Range($"{prefix}.TicketLifetime", life, TimeSpan.FromSeconds(1), TimeSpan.FromDays(7));
         if (TicketKeyLifetime is { } keys) errors.Range($"{prefix}.TicketKeyLifetime", keys, TimeSpan.FromMinutes(1), TimeSpan.FromDays(7));
@@ -205,7 +205,7 @@ public sealed class TlsOptions
         if (HostName is not null) errors.Add($"{prefix}.HostName is for clients: a server serves Names");
         if (!ChecksHostName) errors.Add($"{prefix}.ChecksHostName is for clients: a server knows no name that its clients should have");
         if (Certificate is null && SelectCertificate is null && Names.Count == 0) errors.Add($"{prefix}.Certificate is missing: a server needs one. Create one: whimbrel certs");
-        if (Certificate is null && SelectCertificate is null && Names.Count > 0 && UnknownName == TlsUnknownName.UseDefault) errors.Add($"{prefix}.Certificate is missing, which UnknownName = UseDefault needs: give one, or use Refuse");
+        if (Certificate is null && SelectCertificate is null && Names.Count > 0 && UnknownName == TlsUnknownServerName.UseDefault) errors.Add($"{prefix}.Certificate is missing, which UnknownName = UseDefault needs: give one, or use Refuse");
         if (Certificate?.Mistake is { } mistake) errors.Add(mistake);
         if (Names.Count > 10_000) errors.Add($"{prefix}.Names has {Names.Count} entries, allowed 0 to 10,000");
         foreach ((string name, TlsOptions options) in Names)

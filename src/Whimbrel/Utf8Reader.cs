@@ -5,7 +5,7 @@ using System.Text;
 namespace Whimbrel;
 
 /// <summary>
-/// Text out of unread bytes, for <see cref="Session.OnUnread"/>: takes whole lines or whole characters and leaves the rest,
+/// Text out of unread bytes, for <see cref="Session.OnData"/>: takes whole lines or whole characters and leaves the rest,
 /// which the connection keeps and offers again. It has no state of its own, so a character may come in as many pieces as it
 /// likes. Invalid bytes become U+FFFD. How long a line may be is the connection's
 /// <see cref="ConnectionOptions.UnreadLimitBytes"/>.
@@ -15,10 +15,10 @@ public ref struct Utf8Reader
     private readonly ReadOnlySpan<byte> _unread;
 
     /// <summary>Reads from the start of the bytes.</summary>
-    /// <param name="unread">What <see cref="Session.OnUnread"/> was given.</param>
+    /// <param name="unread">What <see cref="Session.OnData"/> was given.</param>
     public Utf8Reader(ReadOnlySpan<byte> unread) => _unread = unread;
 
-    /// <summary>How many bytes were taken so far: what <see cref="Session.OnUnread"/> returns.</summary>
+    /// <summary>How many bytes were taken so far: what <see cref="Session.OnData"/> returns.</summary>
     public int Taken { get; private set; }
 
     /// <summary>What was not taken yet.</summary>

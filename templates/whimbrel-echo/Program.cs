@@ -8,7 +8,7 @@ await using Server server = new(
         Address = args.Length > 0 ? args[0] : "tcp://127.0.0.1:1111",
         MaxConnections = 10_000,
         IdleTimeout = TimeSpan.FromMinutes(10),
-        OnNotice = notice => Console.Error.WriteLine(notice), // warnings for the operator
+        OnDiagnosticEvent = notice => Console.Error.WriteLine(notice), // warnings for the operator
     },
     () => new EchoSession());
 await server.StartAsync();

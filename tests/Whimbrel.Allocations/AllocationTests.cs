@@ -257,7 +257,7 @@ public sealed class AllocationTests
             "shared bytes" => () => group.Broadcast(shared, 0, shared.Length),
             _ => () => group.Broadcast(message),
         };
-        ScriptedSession.Unread onUnread = isElsewhere
+        ScriptedSession.Unread onData = isElsewhere
             ? static (_, unread) => All(unread)
             : (_, unread) =>
             {
@@ -265,7 +265,7 @@ public sealed class AllocationTests
                 return unread.Length;
             };
         int joined = 0;
-        using Rig rig = new("epoll", () => new ScriptedSession(onUnread, session => group.Join(session, joined++ % 2)));
+        using Rig rig = new("epoll", () => new ScriptedSession(onData, session => group.Join(session, joined++ % 2)));
         Socket[] clients = [.. Enumerable.Range(0, members).Select(_ => rig.Connect())];
         Assert.True(SpinWait.SpinUntil(() => group.Count == members, LoopMeter.Patience));
         byte[] start = [1];

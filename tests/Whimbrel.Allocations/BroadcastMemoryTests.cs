@@ -112,7 +112,7 @@ public sealed class BroadcastMemoryTests
         List<MemoryPeer> peers = [];
         for (int i = 0; i < Members; i++)
         {
-            peers.Add(engine.Dial(here));
+            peers.Add(engine.Connect(here));
             if (i % 1_000 == 999) engine.RunUntilIdle();
         }
 

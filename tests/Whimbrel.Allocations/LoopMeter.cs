@@ -15,12 +15,12 @@ internal sealed class LoopMeter(Loop loop)
     internal long Read()
     {
         _read.Reset();
-        loop.Post(static state => ((LoopMeter)state!).Note(), this);
+        loop.Post(static state => ((LoopMeter)state!).Report(), this);
         Assert.True(_read.Wait(Patience), "The loop did not answer.");
         return _bytes;
     }
 
-    private void Note()
+    private void Report()
     {
         _bytes = GC.GetAllocatedBytesForCurrentThread();
         _read.Set();

@@ -1,7 +1,7 @@
 namespace Whimbrel.Allocations;
 
 // A session with behaviour given by delegates, which are created before the measurement.
-internal sealed class ScriptedSession(ScriptedSession.Unread onUnread, Action<ScriptedSession>? onConnected = null, Action<ScriptedSession>? onTimer = null) : Session
+internal sealed class ScriptedSession(ScriptedSession.Unread onData, Action<ScriptedSession>? onConnected = null, Action<ScriptedSession>? onTimer = null) : Session
 {
     internal delegate int Unread(ScriptedSession session, ReadOnlySpan<byte> unread);
 
@@ -13,11 +13,11 @@ internal sealed class ScriptedSession(ScriptedSession.Unread onUnread, Action<Sc
 
     internal BodyStream Begin() => StartBody();
 
-    internal int Offer(ReadOnlySpan<byte> data) => OfferBody(data);
+    internal int Offer(ReadOnlySpan<byte> data) => DeliverBody(data);
 
     protected override void OnConnected() => onConnected?.Invoke(this);
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread) => onUnread(this, unread);
+    protected override int OnData(ReadOnlySpan<byte> unread) => onData(this, unread);
 
     protected override void OnTimer(LoopTimer timer) => onTimer?.Invoke(this);
 }

@@ -4,9 +4,9 @@ namespace Whimbrel.Analyzers.Tests;
 public sealed class AsyncVoidTests
 {
     [Theory]
-    [InlineData("Server s = new(new ServerOptions { OnNotice = async n => await Task.Yield() }, static () => null!)", "WHIM0001 async n => await Task.Yield()")]
+    [InlineData("Server s = new(new ServerOptions { OnDiagnosticEvent = async n => await Task.Yield() }, static () => null!)", "WHIM0001 async n => await Task.Yield()")]
     [InlineData("var o = new EngineOptions { OnIdle = async delegate { await Task.Yield(); } }", "WHIM0001 async delegate { await Task.Yield(); }")]
-    [InlineData("var o = new EngineOptions { OnNotice = web is null ? null : async n => await Task.Yield() }", "WHIM0001 async n => await Task.Yield()")]
+    [InlineData("var o = new EngineOptions { OnDiagnosticEvent = web is null ? null : async n => await Task.Yield() }", "WHIM0001 async n => await Task.Yield()")]
     [InlineData("session.Post(Fire)", "WHIM0001 Fire")]
     [InlineData("loop.Post(new Action(Fire))", "WHIM0001 new Action(Fire)")]
     [InlineData("loop.StartTimer(TimeSpan.Zero, new Action<object?>(async s => await Task.Yield()))", "WHIM0001 new Action<object?>(async s => await Task.Yield())")]
@@ -28,7 +28,7 @@ public sealed class AsyncVoidTests
     [InlineData("loop.StartTimer(TimeSpan.Zero, async (s, isCancelled) => await Task.Yield())")]
     [InlineData("loop.StartTimer(DateTimeOffset.Now, async (s, isCancelled) => await Task.Yield())")]
     [InlineData("session.Post(() => session.Close()); loop.Post(() => { }); loop.StartTimer(TimeSpan.Zero, s => { })")]
-    [InlineData("var o = new EngineOptions { OnNotice = n => Console.WriteLine(n) }")]
+    [InlineData("var o = new EngineOptions { OnDiagnosticEvent = n => Console.WriteLine(n) }")]
     [InlineData("web.Get(\"/\", async (request, response, stop) => await Task.Yield())")]
     [InlineData("new Timer(async s => await Task.Yield())")]
     [InlineData("Action mine = async () => await Task.Yield()")]
@@ -90,8 +90,8 @@ public sealed class AsyncVoidTests
         string message = Message("WHIM0001", await Analysis.DiagnosticsOfAsync(Analysis.Body("session.Post(Fire)")));
         Assert.Contains("Session.Post", message, StringComparison.Ordinal);
         Assert.Contains("Let the method return a Task", message, StringComparison.Ordinal);
-        message = Message("WHIM0001", await Analysis.DiagnosticsOfAsync(Analysis.Body("var o = new EngineOptions { OnNotice = async n => await Task.Yield() }")));
-        Assert.Contains("EngineOptions.OnNotice", message, StringComparison.Ordinal);
+        message = Message("WHIM0001", await Analysis.DiagnosticsOfAsync(Analysis.Body("var o = new EngineOptions { OnDiagnosticEvent = async n => await Task.Yield() }")));
+        Assert.Contains("EngineOptions.OnDiagnosticEvent", message, StringComparison.Ordinal);
         Assert.Contains("loop.Post(async () => ...)", message, StringComparison.Ordinal);
     }
 }

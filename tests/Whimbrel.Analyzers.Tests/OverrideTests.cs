@@ -27,14 +27,14 @@ public sealed class OverrideTests
     [Fact]
     public async Task An_override_that_another_one_hides_is_reported()
     {
-        const string unread = "protected override int OnUnread(ReadOnlySpan<byte> unread) => unread.Length;";
+        const string unread = "protected override int OnData(ReadOnlySpan<byte> unread) => unread.Length;";
         const string received = "protected override void OnReceived(ReadOnlySpan<byte> data) { }";
         const string async = "protected override ValueTask OnReceivedAsync(ReadOnlyMemory<byte> data) => default;";
         Assert.Equal(["WHIM0008 OnReceived"], await Analysis.OfAsync($"class S : Session {{ {unread} {received} }}"));
         Assert.Equal(["WHIM0008 OnReceivedAsync"], await Analysis.OfAsync($"class S : Session {{ {received} {async} }}"));
         Assert.Equal(["WHIM0008 OnReceivedAsync"], await Analysis.OfAsync($"class S : Session {{ {unread} {async} }}"));
-        Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {received} protected override int OnUnread(ReadOnlySpan<byte> unread) {{ OnReceived(unread); return unread.Length; }} }}"));
-        Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {received} protected override int OnUnread(ReadOnlySpan<byte> unread) => base.OnUnread(unread); }}"));
+        Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {received} protected override int OnData(ReadOnlySpan<byte> unread) {{ OnReceived(unread); return unread.Length; }} }}"));
+        Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {received} protected override int OnData(ReadOnlySpan<byte> unread) => base.OnData(unread); }}"));
         Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {async} }}"));
     }
 

@@ -81,16 +81,16 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
         lock (_gate) Assert.Empty(_mistakes);
     }
 
-    void IGroupBusListener.OnConnected() => Note(() => _states.Add("connected"));
+    void IGroupBusListener.OnConnected() => Report(() => _states.Add("connected"));
 
-    void IGroupBusListener.OnLost(string reason) => Note(() => _states.Add($"lost: {reason}"));
+    void IGroupBusListener.OnLost(string reason) => Report(() => _states.Add($"lost: {reason}"));
 
-    void IGroupBusListener.OnRoom() => Note(() => _room++);
+    void IGroupBusListener.OnRoom() => Report(() => _room++);
 
     void IGroupBusListener.OnEnvelope(ReadOnlySpan<byte> envelope)
     {
         string text = Encoding.Latin1.GetString(envelope);
-        Note(() =>
+        Report(() =>
         {
             if (text.StartsWith(Probe, StringComparison.Ordinal)) _probes++;
             else _heard.Add(text);
@@ -104,7 +104,7 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
         lock (_gate) return [.. list];
     }
 
-    private void Note(Action change)
+    private void Report(Action change)
     {
         lock (_gate)
         {

@@ -243,8 +243,8 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     public async Task Two_nodes_of_one_id_receive_each_others_messages_and_are_reported()
     {
         List<string> told = [];
-        (RealNode a, RealMember atA) = await NodeAsync("a", id: "same", onTwin: Note);
-        (RealNode b, RealMember atB) = await NodeAsync("b", id: "same", onTwin: Note);
+        (RealNode a, RealMember atA) = await NodeAsync("a", id: "same", onTwin: Report);
+        (RealNode b, RealMember atB) = await NodeAsync("b", id: "same", onTwin: Report);
         a.Say(10);
         b.Say(10);
         await RealNode.UntilAsync(() => atA.Heard("b").Count == 10 && atB.Heard("a").Count == 10, () => "they do not receive each other's messages");
@@ -256,7 +256,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
             },
             () => "not reported exactly once on each");
 
-        void Note(string what)
+        void Report(string what)
         {
             lock (told) told.Add(what);
         }

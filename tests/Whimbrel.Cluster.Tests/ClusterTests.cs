@@ -8,12 +8,12 @@ namespace Whimbrel.Tests;
 // The contract at the head of Cluster, by number, in virtual time.
 public sealed class ClusterTests : IDisposable
 {
-    private readonly List<Notice> _notices = [];
+    private readonly List<DiagnosticEvent> _notices = [];
     private readonly MemoryEngine _engine;
     private readonly MemoryBus _bus = new();
     private readonly List<TestNode> _nodes = [];
 
-    public ClusterTests() => _engine = new MemoryEngine(1, faults: MemoryFaults.None, onNotice: _notices.Add);
+    public ClusterTests() => _engine = new MemoryEngine(1, faults: MemoryFaults.None, onDiagnosticEvent: _notices.Add);
 
     public void Dispose()
     {
@@ -625,7 +625,7 @@ public sealed class ClusterTests : IDisposable
         (TestNode one, _, _, _) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = "same" });
         Say(one, "a ");
         Pass(5);
-        Assert.All(_notices, static n => Assert.Equal((NoticeKind.Cluster, "cluster-nodes.md"), (n.Kind, n.Page)));
+        Assert.All(_notices, static n => Assert.Equal((DiagnosticEventKind.Cluster, "cluster-nodes.md"), (n.Kind, n.Page)));
         Assert.Equal(2, _notices.Count); // one on each node
         Assert.Contains("Another process is node 'same' of 'test', too", _notices[0].Message, StringComparison.Ordinal);
     }
@@ -644,8 +644,8 @@ public sealed class ClusterTests : IDisposable
         Pass(20);
         Assert.Equal("", atOne.Heard);
         Assert.True(one.Cluster.ReadCounters().Refused > 5);
-        Notice notice = Assert.Single(_notices, static n => n.Message.StartsWith("Node 'one' of 'test'", StringComparison.Ordinal));
-        Assert.Equal((NoticeKind.Cluster, "cluster-nodes.md"), (notice.Kind, notice.Page));
+        DiagnosticEvent notice = Assert.Single(_notices, static n => n.Message.StartsWith("Node 'one' of 'test'", StringComparison.Ordinal));
+        Assert.Equal((DiagnosticEventKind.Cluster, "cluster-nodes.md"), (notice.Kind, notice.Page));
         Assert.Contains("not signed with its Key", notice.Message, StringComparison.Ordinal);
         Assert.Equal(hasOtherKey ? 2 : 1, _notices.Count);
     }

@@ -19,7 +19,7 @@ internal sealed class RealMember : IAsyncDisposable
     internal bool IsConnected => !_reading.IsCompleted;
 
     // One connection at a time, so that the next accepted session belongs to this peer.
-    internal static async Task<RealMember> DialAsync(IPEndPoint server, ChannelReader<Session> connected)
+    internal static async Task<RealMember> ConnectAsync(IPEndPoint server, ChannelReader<Session> connected)
     {
         RealMember member = new();
         await member._socket.ConnectAsync(server);
@@ -57,7 +57,7 @@ internal sealed class RealMember : IAsyncDisposable
                 rest.Clear().Append(words[^1]);
                 lock (_gate)
                 {
-                    foreach (string word in words.AsSpan(0, words.Length - 1)) Note(word);
+                    foreach (string word in words.AsSpan(0, words.Length - 1)) Report(word);
                 }
             }
         }
@@ -68,7 +68,7 @@ internal sealed class RealMember : IAsyncDisposable
     }
 
     // "a12-filling": node a, number 12.
-    private void Note(string word)
+    private void Report(string word)
     {
         string head = word.Split('-')[0];
         string of = head.TrimEnd([.. "0123456789"]);

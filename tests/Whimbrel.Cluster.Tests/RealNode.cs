@@ -44,7 +44,7 @@ internal sealed class RealNode : IAsyncDisposable
 
     internal async Task<RealMember> ConnectAsync(params string[] groups)
     {
-        RealMember member = await RealMember.DialAsync((IPEndPoint)_server.EndPoint!, _connected.Reader);
+        RealMember member = await RealMember.ConnectAsync((IPEndPoint)_server.EndPoint!, _connected.Reader);
         Members.Add(member);
         foreach (string group in groups) Cluster.Group(group).Join(member.Session);
         return member;

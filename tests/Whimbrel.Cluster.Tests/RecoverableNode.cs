@@ -41,7 +41,7 @@ internal sealed class RecoverableNode : IAsyncDisposable
 
     internal async Task<(Guest Guest, GroupPosition At)> JoinAsync()
     {
-        (Guest guest, Session session) = await DialAsync();
+        (Guest guest, Session session) = await ConnectAsync();
         ResumeResult result = await UntilAnsweredAsync(() => Group.JoinAsync(session));
         Assert.Equal(ResumeOutcome.Recovered, result.Outcome);
         return (guest, result.Position);
@@ -49,7 +49,7 @@ internal sealed class RecoverableNode : IAsyncDisposable
 
     internal async Task<(Guest Guest, ResumeResult Result)> ResumeAsync(GroupPosition from)
     {
-        (Guest guest, Session session) = await DialAsync();
+        (Guest guest, Session session) = await ConnectAsync();
         return (guest, await UntilAnsweredAsync(() => Group.ResumeAsync(session, from)));
     }
 
@@ -71,7 +71,7 @@ internal sealed class RecoverableNode : IAsyncDisposable
         }
     }
 
-    private async Task<(Guest Guest, Session Session)> DialAsync()
+    private async Task<(Guest Guest, Session Session)> ConnectAsync()
     {
         TaskCompletionSource<Session> expected = new(TaskCreationOptions.RunContinuationsAsynchronously);
         _expected = expected;

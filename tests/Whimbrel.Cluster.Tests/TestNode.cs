@@ -28,7 +28,7 @@ internal sealed class TestNode
 
         ClusterOptions OptionsFor(string id)
         {
-            ClusterOptions plain = new() { Application = "test", NodeId = id, OnGap = Gaps.Add, OnStateChanged = Note };
+            ClusterOptions plain = new() { Application = "test", NodeId = id, OnGap = Gaps.Add, OnStateChanged = Report };
             return change is null ? plain : change(plain);
         }
     }
@@ -56,7 +56,7 @@ internal sealed class TestNode
 
     internal Member Connect()
     {
-        MemoryPeer peer = _engine.Dial(_here);
+        MemoryPeer peer = _engine.Connect(_here);
         int before = Server.Sessions.Count;
         _engine.RunUntil(() => Server.Sessions.Count == before + 1);
         Member member = _sessions[^1];
@@ -64,7 +64,7 @@ internal sealed class TestNode
         return member;
     }
 
-    private void Note(ClusterState state, string reason)
+    private void Report(ClusterState state, string reason)
     {
         States.Add(state);
         Reasons.Add(reason);

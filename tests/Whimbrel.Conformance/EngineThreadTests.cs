@@ -168,7 +168,7 @@ public sealed class EngineThreadTests
         Engine engine = new(new EngineOptions
         {
             Loops = 1,
-            OnNotice = n => notices.Add(n.Message),
+            OnDiagnosticEvent = n => notices.Add(n.Message),
             OnLoopStopping = loop =>
             {
                 Assert.True(loop.Post(() => ran = loop.IsCurrent));
@@ -255,7 +255,7 @@ public sealed class EngineThreadTests
         {
             Loops = 1,
             Idle = IdleStrategy.Spin,
-            OnNotice = n => notices.Add(n.Message),
+            OnDiagnosticEvent = n => notices.Add(n.Message),
             OnIdle = _ =>
             {
                 Interlocked.Increment(ref calls);

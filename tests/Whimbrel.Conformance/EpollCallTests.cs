@@ -32,7 +32,7 @@ public sealed partial class EpollCallTests
 
         internal int Closes { get; private set; }
 
-        internal void Note(string name)
+        internal void Report(string name)
         {
             lock (_names)
             {
@@ -55,7 +55,7 @@ public sealed partial class EpollCallTests
 
         internal override int Control(int epoll, int operation, int fd, byte* epollEvent)
         {
-            calls.Note(operation switch { EpollAbi.EPOLL_CTL_ADD => "add", EpollAbi.EPOLL_CTL_DEL => "remove", _ => "change" });
+            calls.Report(operation switch { EpollAbi.EPOLL_CTL_ADD => "add", EpollAbi.EPOLL_CTL_DEL => "remove", _ => "change" });
             return base.Control(epoll, operation, fd, epollEvent);
         }
     }
@@ -71,32 +71,32 @@ public sealed partial class EpollCallTests
         internal override int Accept(int listener, byte* address, uint* length, int flags)
         {
             int fd = base.Accept(listener, address, length, flags);
-            calls.Note("accept");
+            calls.Report("accept");
             if (fd >= 0 && KeepsDuplicates) Duplicates.Add(Duplicate(fd));
             return fd;
         }
 
         internal override int Receive(int fd, byte* buffer, int length)
         {
-            calls.Note("receive");
+            calls.Report("receive");
             return base.Receive(fd, buffer, length);
         }
 
         internal override int Send(int fd, byte* bytes, int length)
         {
-            calls.Note("send");
+            calls.Report("send");
             return base.Send(fd, bytes, length);
         }
 
-        internal override void FinishSend(int fd)
+        internal override void ShutdownSend(int fd)
         {
-            calls.Note("shutdown");
-            base.FinishSend(fd);
+            calls.Report("shutdown");
+            base.ShutdownSend(fd);
         }
 
         internal override void Close(int fd)
         {
-            calls.Note("close");
+            calls.Report("close");
             base.Close(fd);
         }
     }

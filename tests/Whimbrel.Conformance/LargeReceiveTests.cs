@@ -66,7 +66,7 @@ public sealed class LargeReceiveTests
 
     private static byte ByteAt(long position) => (byte)(position % 251);
 
-    private static Socket Dial(Server server)
+    private static Socket ConnectPeer(Server server)
     {
         Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
         socket.Connect((IPEndPoint)server.EndPoint!);
@@ -101,7 +101,7 @@ public sealed class LargeReceiveTests
         Taking session = new();
         await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" }, () => session);
         await server.StartAsync(TestContext.Current.CancellationToken);
-        using Socket socket = Dial(server);
+        using Socket socket = ConnectPeer(server);
         long written = await WriteUntilAsync(socket, () => session.Most > BlockBytes || session.IsWrong);
         await EpollOnCalls.UntilAsync(() => session.Taken == written);
         Assert.False(session.IsWrong);
@@ -117,7 +117,7 @@ public sealed class LargeReceiveTests
         Taking session = new();
         await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" }, () => session);
         await server.StartAsync(TestContext.Current.CancellationToken);
-        using Socket socket = Dial(server);
+        using Socket socket = ConnectPeer(server);
         long written = await WriteUntilAsync(socket, () => calls.Most == LargeBlock.Bytes);
         for (int i = 0; i <= SmallInARow; i++)
         {
@@ -149,7 +149,7 @@ public sealed class LargeReceiveTests
         };
         await using Server server = new(options, factory);
         await server.StartAsync(TestContext.Current.CancellationToken);
-        using Socket socket = Dial(server);
+        using Socket socket = ConnectPeer(server);
         long written = 0;
         await WriteUntilAsync(socket, () => (written += 251 * 4096) > enough);
         Assert.Equal(BlockBytes, calls.Most);

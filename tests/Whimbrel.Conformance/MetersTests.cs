@@ -17,13 +17,13 @@ public sealed class MetersTests : IAsyncLifetime
     private readonly ConcurrentQueue<(string Name, string? Unit, double Value, Dictionary<string, object?> Labels)> _seen = new();
     private readonly TaskCompletionSource _published = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly MeterListener _listener = new();
-    private readonly TaskCompletionSource<Notice> _noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly TaskCompletionSource<DiagnosticEvent> _noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private Engine _engine = null!;
     private Server _server = null!;
 
     public async ValueTask InitializeAsync()
     {
-        _engine = new Engine(new EngineOptions { Loops = 2, OnNotice = notice => _noticed.TrySetResult(notice) });
+        _engine = new Engine(new EngineOptions { Loops = 2, OnDiagnosticEvent = notice => _noticed.TrySetResult(notice) });
         _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Echo());
         await _server.StartAsync();
     }
@@ -281,7 +281,7 @@ public sealed class MetersTests : IAsyncLifetime
         using Socket one = await ConnectAsync();
         await EchoAsync(one, 1);
         Assert.Equal(1, (await _server.Sessions.BroadcastAsync("a", cancellationToken: TestContext.Current.CancellationToken)).Queued);
-        Notice notice = await _noticed.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
+        DiagnosticEvent notice = await _noticed.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
         Assert.Contains("listener of the meter", notice.Message, StringComparison.Ordinal);
     }
 
@@ -297,8 +297,8 @@ public sealed class MetersTests : IAsyncLifetime
         Socket goes = await ConnectAsync();
         await EchoAsync(goes, 10);
         goes.Dispose();
-        Notice notice = await _noticed.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
-        Assert.Equal(NoticeKind.UserException, notice.Kind);
+        DiagnosticEvent notice = await _noticed.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
+        Assert.Equal(DiagnosticEventKind.UserException, notice.Kind);
         Assert.Contains("listener of the meter", notice.Message, StringComparison.Ordinal);
         await EchoAsync(stays, 10);
         using Socket comes = await ConnectAsync();

@@ -136,9 +136,9 @@ public abstract class SpliceTests
         {
             Rig rig = new(engine, hook);
             await rig._server.StartAsync(TestContext.Current.CancellationToken);
-            rig.Source = await rig.DialAsync();
+            rig.Source = await rig.ConnectAsync();
             await EpollOnCalls.UntilAsync(() => rig.Pair.First is not null);
-            rig.Target = await rig.DialAsync();
+            rig.Target = await rig.ConnectAsync();
             await rig.Pair.Begun.Task.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
             return rig;
         }
@@ -159,7 +159,7 @@ public abstract class SpliceTests
             return await begun.Task.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
         }
 
-        private async Task<Socket> DialAsync()
+        private async Task<Socket> ConnectAsync()
         {
             Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
             await socket.ConnectAsync((IPEndPoint)_server.EndPoint!, TestContext.Current.CancellationToken);

@@ -22,7 +22,7 @@ public sealed class StatusTests : IAsyncLifetime
 
     public async ValueTask InitializeAsync()
     {
-        _engine = new Engine(new EngineOptions { Loops = 2, OnNotice = static _ => { } });
+        _engine = new Engine(new EngineOptions { Loops = 2, OnDiagnosticEvent = static _ => { } });
         _server = MakeServer(Path);
         await _server.StartAsync(End);
     }

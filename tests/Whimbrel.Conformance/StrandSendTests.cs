@@ -81,10 +81,10 @@ public sealed class StrandSendTests
             Array.Clear(message);
         }
 
-        protected override void OnPeerFinished()
+        protected override void OnEndOfStream()
         {
             PeerHasFinished = true;
-            base.OnPeerFinished();
+            base.OnEndOfStream();
         }
 
         protected override void OnDisconnected(CloseReason reason) => _end.TrySetResult(reason);
@@ -125,14 +125,14 @@ public sealed class StrandSendTests
             EpollOnCalls.NeedsEpoll();
             Rig rig = new(new Held { Answer = answer });
             await rig.Server.StartAsync(TestContext.Current.CancellationToken);
-            rig.Peer = rig.Dial();
+            rig.Peer = rig.ConnectPeer();
             await EpollOnCalls.UntilAsync(() => rig.Session?.IsConnected == true);
             rig.Peer.Send(System.Text.Encoding.ASCII.GetBytes(command));
             Assert.True(rig.Calls.Entered.Wait(s_time, TestContext.Current.CancellationToken), "It does not send itself.");
             return rig;
         }
 
-        internal Socket Dial()
+        internal Socket ConnectPeer()
         {
             Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)s_time.TotalMilliseconds };
             socket.Connect((IPEndPoint)Server.EndPoint!);
@@ -262,7 +262,7 @@ public sealed class StrandSendTests
     {
         await using Rig rig = await Rig.StartAsync(answer: null);
         Answering first = rig.Session!;
-        using Socket other = rig.Dial();
+        using Socket other = rig.ConnectPeer();
         other.Send("hello"u8);
         byte[] answer = new byte[5];
         Assert.Equal(5, other.Receive(answer));

@@ -67,7 +67,7 @@ public sealed unsafe class UringFaultTests
         protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);
     }
 
-    private static Socket Dial(Server server)
+    private static Socket ConnectPeer(Server server)
     {
         Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)s_patience.TotalMilliseconds, NoDelay = true };
         socket.Connect(server.EndPoint!);
@@ -96,10 +96,10 @@ public sealed unsafe class UringFaultTests
         return bytes;
     }
 
-    private static void OnServer(RingCalls calls, Action<Server, List<Notice>> test, uint entries = 1024, Func<Session>? factory = null, bool isOldKernel = false)
+    private static void OnServer(RingCalls calls, Action<Server, List<DiagnosticEvent>> test, uint entries = 1024, Func<Session>? factory = null, bool isOldKernel = false)
     {
-        List<Notice> notices = [];
-        RingEngine engine = new(calls, new EngineOptions { Loops = 1, BlockedLoopMs = 60_000, OnNotice = n => { lock (notices) notices.Add(n); } }, entries, isOldKernel);
+        List<DiagnosticEvent> notices = [];
+        RingEngine engine = new(calls, new EngineOptions { Loops = 1, BlockedLoopMs = 60_000, OnDiagnosticEvent = n => { lock (notices) notices.Add(n); } }, entries, isOldKernel);
         Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, factory ?? (static () => new EchoSession()));
         Assert.True(server.StartAsync().AsTask().Wait(s_patience, TestContext.Current.CancellationToken));
         test(server, notices);
@@ -126,7 +126,7 @@ public sealed unsafe class UringFaultTests
                 {
                     for (int round = 0; round < 5; round++)
                     {
-                        using Socket socket = Dial(server);
+                        using Socket socket = ConnectPeer(server);
                         Echo(socket, Pattern(1, i));
                         Echo(socket, Pattern(20_000, (i * 10) + round));
                         Echo(socket, Pattern(300_000, (i * 10) + round + 1));
@@ -147,11 +147,11 @@ public sealed unsafe class UringFaultTests
         {
             for (int round = 0; round < 3; round++)
             {
-                Socket[] open = [Dial(server), Dial(server)];
+                Socket[] open = [ConnectPeer(server), ConnectPeer(server)];
                 foreach (Socket socket in open) Echo(socket, Pattern(40_000, 1));
                 const int EBADR = 53;
                 calls.FailNext(EBADR);
-                using Socket knock = Dial(server); // otherwise it may keep sleeping
+                using Socket knock = ConnectPeer(server); // otherwise it may keep sleeping
                 foreach (Socket socket in open)
                 {
                     try
@@ -167,9 +167,9 @@ public sealed unsafe class UringFaultTests
                 }
             }
 
-            using Socket after = Dial(server);
+            using Socket after = ConnectPeer(server);
             Echo(after, Pattern(300_000, 2));
-            lock (notices) Assert.All(notices, static n => Assert.Equal((NoticeKind.System, "no-io-uring.md"), (n.Kind, n.Page)));
+            lock (notices) Assert.All(notices, static n => Assert.Equal((DiagnosticEventKind.System, "no-io-uring.md"), (n.Kind, n.Page)));
             lock (notices) Assert.Equal(3, notices.Count);
         });
     }
@@ -183,7 +183,7 @@ public sealed unsafe class UringFaultTests
         OnServer(RingCalls.System, isOldKernel: isOldKernel, test: (server, _) =>
         {
             Loop loop = server.Engine.GetLoop(0);
-            Socket[] sockets = [.. Enumerable.Range(0, Clients).Select(_ => Dial(server))];
+            Socket[] sockets = [.. Enumerable.Range(0, Clients).Select(_ => ConnectPeer(server))];
             // The second receive is multishot.
             foreach (Socket socket in sockets) Echo(socket, [1]);
             using ManualResetEventSlim written = new();
@@ -229,7 +229,7 @@ public sealed unsafe class UringFaultTests
                 List<Socket> sockets = [];
                 for (int i = 0; i < data.Length; i++)
                 {
-                    sockets.Add(Dial(server));
+                    sockets.Add(ConnectPeer(server));
                     Assert.True(SpinWait.SpinUntil(() => server.SessionCount == sockets.Count, s_patience));
                 }
 
@@ -267,7 +267,7 @@ public sealed unsafe class UringFaultTests
         OnServer(RingCalls.System, (server, _) =>
         {
             byte[] piece = Pattern(64 * 1024, 4);
-            Socket[] silent = [.. Enumerable.Range(0, 64).Select(_ => Dial(server))];
+            Socket[] silent = [.. Enumerable.Range(0, 64).Select(_ => ConnectPeer(server))];
             foreach (Socket socket in silent)
             {
                 socket.Blocking = false;
@@ -278,7 +278,7 @@ public sealed unsafe class UringFaultTests
                 }
             }
 
-            using Socket reading = Dial(server);
+            using Socket reading = ConnectPeer(server);
             for (int i = 0; i < 200; i++) Echo(reading, piece);
             foreach (Socket socket in silent) socket.Dispose();
         });

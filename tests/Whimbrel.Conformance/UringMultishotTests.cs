@@ -80,7 +80,7 @@ public sealed class UringMultishotTests
 
     private sealed class TakingSession(Arrived arrived) : Session
     {
-        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        protected override int OnData(ReadOnlySpan<byte> unread)
         {
             arrived.Add(unread);
             return unread.Length;

@@ -90,14 +90,14 @@ public sealed class UringRefusalTests
     public void An_engine_that_fell_back_says_so_once_with_the_way_to_allow_it()
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
-        List<Notice> notices = [];
+        List<DiagnosticEvent> notices = [];
         UringSupport refused = Of(Errno.EPERM, Facts(2));
-        Engine engine = new(new EngineOptions { Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, null, () => refused));
+        Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = notices.Add }, asked => EngineSelector.Choose(asked, null, () => refused));
         Assert.Equal(EngineKind.Epoll, engine.Kind);
         Assert.Equal("epoll (1 loop, io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which is nobody; to allow it: sysctl -w kernel.io_uring_disabled=0)", engine.ToString());
         Run(engine);
-        Notice told = Assert.Single(notices);
-        Assert.Equal((NoticeKind.System, "no-io-uring.md"), (told.Kind, told.Page));
+        DiagnosticEvent told = Assert.Single(notices);
+        Assert.Equal((DiagnosticEventKind.System, "no-io-uring.md"), (told.Kind, told.Page));
         Assert.Equal(
             "io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which is nobody. Using the epoll engine: everything works, with many connections at more CPU per message. "
             + "To allow it: sysctl -w kernel.io_uring_disabled=0. To silence this: WHIMBREL_ENGINE=epoll.",
@@ -112,7 +112,7 @@ public sealed class UringRefusalTests
         Run(new Engine(new EngineOptions { Loops = 1 }, static asked => EngineSelector.Choose(asked, null, static () => UringSupport.No(Errno.EPERM, "by the test of events", "nothing"))));
         // Reported concurrently with the start.
         Assert.True(SpinWait.SpinUntil(() => listener.Events.Contains("EngineStarted epoll, by the test of events; to allow it: nothing, 1"), TimeSpan.FromSeconds(30)), string.Join('\n', listener.Events));
-        string told = Assert.Single(listener.Events, static e => e.StartsWith("Notice System, by the test of events. Using the epoll engine", StringComparison.Ordinal));
+        string told = Assert.Single(listener.Events, static e => e.StartsWith("DiagnosticEvent System, by the test of events. Using the epoll engine", StringComparison.Ordinal));
         Assert.EndsWith("no-io-uring.md", told, StringComparison.Ordinal);
     }
 
@@ -135,8 +135,8 @@ public sealed class UringRefusalTests
     public void Requesting_epoll_logs_no_notice(EngineKind kind, string? variable)
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "epoll needs Linux.");
-        List<Notice> notices = [];
-        Run(new Engine(new EngineOptions { Kind = kind, Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, variable, static () => Of(Errno.EPERM))));
+        List<DiagnosticEvent> notices = [];
+        Run(new Engine(new EngineOptions { Kind = kind, Loops = 1, OnDiagnosticEvent = notices.Add }, asked => EngineSelector.Choose(asked, variable, static () => Of(Errno.EPERM))));
         Assert.Empty(notices);
     }
 

@@ -32,12 +32,12 @@ public sealed class OptionLimitTests : IAsyncDisposable
     {
         [static () => new EngineOptions { Loops = 1 }] = static o => Call(o, "Judge"),
         [() => new ServerOptions { Engine = _engine, EndPoint = Any, KeepAlive = true }] = static o => Call(o, "FindMistakes"),
-        [() => Dialling()] = o => Call(o, "Validate", _engine),
-        [static () => new ReconnectPolicy()] = o => Call(Dialling(o), "Validate", _engine),
+        [() => Connecting()] = o => Call(o, "Validate", _engine),
+        [static () => new ReconnectPolicy()] = o => Call(Connecting(o), "Validate", _engine),
         [static () => new TlsOptions()] = o => Call(new ServerOptions { Engine = _engine, EndPoint = Any, Tls = (TlsOptions)o }, "FindMistakes"),
         [() => new DatagramOptions { Engine = _engine, EndPoint = Any }] = o => typeof(Server).Assembly.GetType("Whimbrel.Datagrams.DatagramRules")!
             .GetMethod("Validate", BindingFlags.Static | BindingFlags.NonPublic)!.Invoke(null, BindingFlags.DoNotWrapExceptions, null, [o, _engine, false], null),
-        [static () => new CallOptions()] = o => new CallClient(Dialling(), null, (CallOptions)o),
+        [static () => new CallOptions()] = o => new CallClient(Connecting(), null, (CallOptions)o),
         [static () => new ConnectionPipeOptions()] = static o => Call(o, "Check"),
         [static () => new HttpOptions()] = static o => Call(o, "FindMistakes"),
         [static () => new WebSocketOptions()] = static o => Call(o, "Check"),
@@ -57,7 +57,7 @@ public sealed class OptionLimitTests : IAsyncDisposable
 
     private static IPEndPoint Peer => new(IPAddress.Loopback, 1);
 
-    private ClientOptions Dialling(object? reconnect = null) => new() { Engine = _engine, EndPoint = Peer, KeepAlive = true, Reconnect = (ReconnectPolicy?)reconnect };
+    private ClientOptions Connecting(object? reconnect = null) => new() { Engine = _engine, EndPoint = Peer, KeepAlive = true, Reconnect = (ReconnectPolicy?)reconnect };
 
     private static object? Call(object options, string method, params object[] arguments)
     {

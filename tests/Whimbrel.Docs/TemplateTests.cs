@@ -17,7 +17,7 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
     public async Task An_echo_server_echoes_and_stops_at_a_signal()
     {
         await using var server = await StartAsync("MyEcho", "tcp://127.0.0.1:0");
-        using var client = await server.DialAsync();
+        using var client = await server.ConnectAsync();
         Assert.Equal("hello", await AskAsync(client, "hello\n"));
         client.Close(); // a drain waits for connected clients
         Assert.Contains("Stopped: ", await server.StopAsync(), StringComparison.Ordinal);
@@ -27,8 +27,8 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
     public async Task A_chat_lets_guests_talk_and_says_good_bye_when_the_host_stops()
     {
         await using var server = await StartAsync("MyChat", "--Chat:Address=tcp://127.0.0.1:0");
-        using var anna = await server.DialAsync();
-        using var bert = await server.DialAsync();
+        using var anna = await server.ConnectAsync();
+        using var bert = await server.ConnectAsync();
         Assert.Equal("Who are you?", await AskAsync(anna, "anna\n"));
         Assert.Equal("Hello anna. /quit leaves.", await AskAsync(anna, ""));
         await AskAsync(bert, "bert\n");
@@ -119,7 +119,7 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
             Assert.Fail($"It ended before it listened:\n{_said}\n{await process.StandardError.ReadToEndAsync()}");
         }
 
-        public async Task<TcpClient> DialAsync()
+        public async Task<TcpClient> ConnectAsync()
         {
             var client = new TcpClient();
             await client.ConnectAsync(EndPoint);

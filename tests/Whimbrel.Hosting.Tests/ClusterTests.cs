@@ -20,8 +20,8 @@ public sealed class ClusterTests
         await using TestHost two = Node(bus.Connect(), "two");
         await one.StartAsync();
         await two.StartAsync();
-        NetworkStream here = (await one.DialAsync()).GetStream();
-        NetworkStream there = (await two.DialAsync()).GetStream();
+        NetworkStream here = (await one.ConnectAsync()).GetStream();
+        NetworkStream there = (await two.ConnectAsync()).GetStream();
         Assert.Equal("in", await TestHost.AskAsync(here, "", 2));
         Assert.Equal("in", await TestHost.AskAsync(there, "", 2));
         Assert.Equal("hello", await TestHost.AskAsync(here, "hello", 5));
@@ -46,7 +46,7 @@ public sealed class ClusterTests
         await host.StartAsync();
         Assert.Equal("mine", host.Services.GetRequiredKeyedService<Cluster>("Chat").NodeId);
         Assert.True(host.Log.Has("108 Chat is node mine of room"));
-        Assert.Equal("in", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "", 2));
+        Assert.Equal("in", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "", 2));
         host.Reload(("Chat:Cluster:Application", "lobby"));
         await TestHost.UntilAsync(() => host.Log.Has("103 Chat:Cluster:Application has changed and applies from the next start"), "the reload");
     }
@@ -114,7 +114,7 @@ public sealed class ClusterTests
         other.IsCut = true;
         await UntilTellsAsync(hasty, isolated, "Chat has been without its broker for a while");
         // Members on this node are served.
-        Assert.Equal("in", await TestHost.AskAsync((await hasty.DialAsync()).GetStream(), "", 2));
+        Assert.Equal("in", await TestHost.AskAsync((await hasty.ConnectAsync()).GetStream(), "", 2));
     }
 
     [Fact]

@@ -21,11 +21,11 @@ public sealed class HealthTests
         await TellsAsync(host, HealthStatus.Unhealthy, "Chat is not started");
         await host.StartAsync();
         await TellsAsync(host, HealthStatus.Healthy, "Chat serves 0 sessions");
-        await host.DialAsync();
-        await host.DialAsync();
+        await host.ConnectAsync();
+        await host.ConnectAsync();
         await TestHost.UntilAsync(() => host.Server().SessionCount == 2, "both sessions");
         await TellsAsync(host, HealthStatus.Degraded, "Chat has 2 sessions, which is its limit");
-        NetworkStream third = (await host.DialAsync()).GetStream();
+        NetworkStream third = (await host.ConnectAsync()).GetStream();
         await TestHost.UntilAsync(() => host.Server().RejectedCount == 1, "the rejection");
         host.Reload(("Chat:MaxConnections", "100"));
         await TellsAsync(host, HealthStatus.Degraded, "Chat has rejected connections in the last 10 s");
@@ -53,7 +53,7 @@ public sealed class HealthTests
             ("Chat:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
         Assert.Equal((HealthStatus.Healthy, HealthStatus.Healthy), await LookAsync(host));
-        await (await host.DialAsync()).GetStream().WriteAsync(new byte[1], TestContext.Current.CancellationToken);
+        await (await host.ConnectAsync()).GetStream().WriteAsync(new byte[1], TestContext.Current.CancellationToken);
         List<(HealthStatus Ready, HealthStatus Live)> seen = [];
         try
         {
@@ -93,7 +93,7 @@ public sealed class HealthTests
             },
             ("Whimbrel:Loops", "2"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Other:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
-        await (await host.DialAsync()).GetStream().WriteAsync(new byte[1], TestContext.Current.CancellationToken);
+        await (await host.ConnectAsync()).GetStream().WriteAsync(new byte[1], TestContext.Current.CancellationToken);
         try
         {
             HealthReport report;

@@ -20,7 +20,7 @@ public sealed class HostTests
     {
         await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", AnyPort));
         await host.StartAsync();
-        Assert.Equal("hello you", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "you", 9));
+        Assert.Equal("hello you", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "you", 9));
         Assert.True(host.Log.Has("Whimbrel.Server.Chat Information 100 Chat listens at 127.0.0.1:"));
         Task stop = host.StopAsync();
         await host.HangUpAsync();
@@ -165,7 +165,7 @@ public sealed class HostTests
         await host.StartAsync();
         Assert.Same(host.Server().Engine, host.Server("Web").Engine);
         Assert.Equal(1, host.Server().Engine.LoopCount);
-        string answer = await TestHost.AskAsync((await host.DialAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15);
+        string answer = await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15);
         Assert.Equal("HTTP/1.1 200 OK", answer);
         Assert.Throws<InvalidOperationException>(() => new ServiceCollection().AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Bulk>("Chat"));
     }
@@ -186,7 +186,7 @@ public sealed class HostTests
             (string, string?)[] settings = [("Chat:Address", "tls://127.0.0.1:0"), ("Chat:Tls:CertificatePath", certificate), ("Chat:Tls:KeyPath", key), ("Chat:Tls:Password", "open")];
             await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), settings);
             await host.StartAsync();
-            await using SslStream secure = new((await host.DialAsync()).GetStream(), false, static (_, shown, _, _) => shown!.GetCertHashString() == TestCertificates.Server.GetCertHashString());
+            await using SslStream secure = new((await host.ConnectAsync()).GetStream(), false, static (_, shown, _, _) => shown!.GetCertHashString() == TestCertificates.Server.GetCertHashString());
             await secure.AuthenticateAsClientAsync("chat.test");
             Assert.Equal("hello you", await TestHost.AskAsync(secure, "you", 9));
 
@@ -209,7 +209,7 @@ public sealed class HostTests
         await using TestHost host = Visited<Visitor>();
         await host.StartAsync();
         Visits visits = host.Services.GetRequiredService<Visits>();
-        TcpClient first = await host.DialAsync(), second = await host.DialAsync();
+        TcpClient first = await host.ConnectAsync(), second = await host.ConnectAsync();
         Assert.Equal("1", await TestHost.AskAsync(first.GetStream(), "?", 1));
         Assert.Equal("2", await TestHost.AskAsync(second.GetStream(), "?", 1));
         Assert.Equal(0, visits.Ended);
@@ -221,7 +221,7 @@ public sealed class HostTests
         Assert.Equal("next", await TestHost.AskAsync(first.GetStream(), "hand", 4));
         await TestHost.UntilAsync(() => visits.Ended == 2, "the scope of the one that handed over");
 
-        TcpClient third = await host.DialAsync();
+        TcpClient third = await host.ConnectAsync();
         visits.Throws = true;
         await third.GetStream().WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
         await TestHost.UntilAsync(() => host.Log.Has("105 The scope of a session of Chat threw when it was disposed (no farewell)"), "the scope that throws");
@@ -236,7 +236,7 @@ public sealed class HostTests
         await using TestHost host = Visited<Unmade>();
         await host.StartAsync();
         Visits visits = host.Services.GetRequiredService<Visits>();
-        await host.DialAsync();
+        await host.ConnectAsync();
         await TestHost.UntilAsync(() => visits.Ended == 1, "the end of its scope");
         await TestHost.UntilAsync(() => host.Log.Has("visit 1 is not welcome"), "the notice");
         Assert.False(visits.WasTwice);
@@ -248,7 +248,7 @@ public sealed class HostTests
         await using TestHost host = Visited<Visitor>();
         await host.StartAsync();
         Visits visits = host.Services.GetRequiredService<Visits>();
-        Assert.Equal("1", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "?", 1));
+        Assert.Equal("1", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "?", 1));
         visits.Gate = new TaskCompletionSource();
         Task stop = host.StopAsync();
         await host.HangUpAsync();
@@ -266,7 +266,7 @@ public sealed class HostTests
     {
         await using TestHost host = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "33554432"));
         await host.StartAsync();
-        using TcpClient client = await host.DialAsync();
+        using TcpClient client = await host.ConnectAsync();
         NetworkStream stream = client.GetStream();
         byte[] buffer = new byte[64 * 1024];
         long received = await stream.ReadAsync(buffer, TestContext.Current.CancellationToken);
@@ -285,8 +285,8 @@ public sealed class HostTests
     {
         await using TestHost host = new(static s => s.AddWhimbrelServer<Stubborn>("Chat").AddWhimbrelServer<Stubborn>("Other"), ("Chat:Address", AnyPort), ("Other:Address", AnyPort));
         await host.StartAsync();
-        await host.DialAsync();
-        await host.DialAsync("Other");
+        await host.ConnectAsync();
+        await host.ConnectAsync("Other");
         await TestHost.UntilAsync(() => host.Server().SessionCount == 1 && host.Server("Other").SessionCount == 1, "both sessions");
         using CancellationTokenSource patience = new();
         Task stop = host.StopAsync(patience.Token);

@@ -22,8 +22,8 @@ public sealed class HttpTests
         await host.StartAsync();
         HttpServer server = (HttpServer)host.Server("Web");
         Assert.Equal((2, 9, 1000L, 7, true, (TimeSpan?)TimeSpan.FromDays(1)), (server.EndPoints.Count, server.MaxConnections, server.Http.BodyLimitBytes, server.Http.FieldLimit, server.Http.AllowTrace, server.Http.StrictTransport));
-        Assert.Equal("HTTP/1.1 200 OK", await TestHost.AskAsync((await host.DialAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15));
-        Assert.Equal("HTTP/1.1 421 ", await TestHost.AskAsync((await host.DialAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: there\r\n\r\n", 13));
+        Assert.Equal("HTTP/1.1 200 OK", await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15));
+        Assert.Equal("HTTP/1.1 421 ", await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: there\r\n\r\n", 13));
     }
 
     [Fact]

@@ -12,7 +12,7 @@ public sealed class NoticeTests
         await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>().AddWhimbrelServer<Visitor>("Chat", scopePerSession: true), ("Chat:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
         await Visits.AskToThrowAsync(host);
-        await TestHost.UntilAsync(() => host.Log.Has($"Error {(int)NoticeKind.UserException + 1} "), "the notice of the session that threw");
+        await TestHost.UntilAsync(() => host.Log.Has($"Error {(int)DiagnosticEventKind.UserException + 1} "), "the notice of the session that threw");
         string line = Assert.Single(host.Log.Lines, static l => l.Contains("as asked", StringComparison.Ordinal));
         Assert.Contains("docs/symptoms/user-exception.md, or: whimbrel explain user-exception", line, StringComparison.Ordinal);
         // The logger receives the exception itself, including its stack trace.
@@ -29,7 +29,7 @@ public sealed class NoticeTests
         visits.Throws = true;
         await Visits.AskToThrowAsync(host);
         await TestHost.UntilAsync(() => visits.Ended == 1, "the scope of the session that threw");
-        Assert.Equal("2", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "?", 1));
+        Assert.Equal("2", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "?", 1));
         host.Reload(("Chat:MaxConnections", "3"));
         Assert.Equal(3, host.Server().MaxConnections);
         Task stop = host.StopAsync();
@@ -45,14 +45,14 @@ public sealed class NoticeTests
         Clock clock = new();
         using TestLog lines = new();
         NoticeLog log = new(lines.CreateLogger("Whimbrel.Test"), clock);
-        for (int i = 0; i < 25; i++) log.Write(new Notice(NoticeKind.SlowConsumer, "slow", "slow-consumer.md"));
-        log.Write(new Notice(NoticeKind.BlockedLoop, "blocked", "blocked-loop.md"));
+        for (int i = 0; i < 25; i++) log.Write(new DiagnosticEvent(DiagnosticEventKind.SlowConsumer, "slow", "slow-consumer.md"));
+        log.Write(new DiagnosticEvent(DiagnosticEventKind.BlockedLoop, "blocked", "blocked-loop.md"));
         Assert.Equal(11, lines.Lines.Count);
         clock.Now += TimeSpan.FromSeconds(59).Ticks;
-        log.Write(new Notice(NoticeKind.SlowConsumer, "slow", "slow-consumer.md"));
+        log.Write(new DiagnosticEvent(DiagnosticEventKind.SlowConsumer, "slow", "slow-consumer.md"));
         Assert.Equal(11, lines.Lines.Count);
         clock.Now += TimeSpan.FromSeconds(1).Ticks;
-        log.Write(new Notice(NoticeKind.SlowConsumer, "slow", "slow-consumer.md"));
+        log.Write(new DiagnosticEvent(DiagnosticEventKind.SlowConsumer, "slow", "slow-consumer.md"));
         Assert.Equal("Whimbrel.Test Warning 2 slow See docs/symptoms/slow-consumer.md, or: whimbrel explain slow-consumer (16 more of this kind were left out)", lines.Lines.Last());
     }
 
@@ -60,7 +60,7 @@ public sealed class NoticeTests
     public void A_level_that_is_off_costs_no_allocation_and_no_place()
     {
         NoticeLog log = new(new FencedLogger(new Off()), TimeProvider.System);
-        Notice notice = new(NoticeKind.SlowConsumer, "slow", "slow-consumer.md");
+        DiagnosticEvent notice = new(DiagnosticEventKind.SlowConsumer, "slow", "slow-consumer.md");
         log.Write(notice);
         long before = GC.GetAllocatedBytesForCurrentThread();
         for (int i = 0; i < 1000; i++) log.Write(notice);

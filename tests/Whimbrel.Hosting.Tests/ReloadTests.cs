@@ -12,11 +12,11 @@ public sealed class ReloadTests
         await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
         await host.StartAsync();
         Server server = host.Server();
-        NetworkStream old = (await host.DialAsync()).GetStream();
+        NetworkStream old = (await host.ConnectAsync()).GetStream();
         Assert.Equal("hello a", await TestHost.AskAsync(old, "a", 7));
         host.Reload(("Chat:MaxConnections", "2"), ("Chat:IdleTimeout", "01:00:00"), ("Chat:Backlog", "50"));
         Assert.Equal(2, server.MaxConnections);
-        Assert.Equal("hello b", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "b", 7));
+        Assert.Equal("hello b", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "b", 7));
         List<TimeSpan> limits = [];
         await server.Sessions.ForEachAsync(s => limits.Add(s.IdleTimeout)); // on the only loop
         Assert.Equal([TimeSpan.Zero, TimeSpan.FromHours(1)], limits.Order());
@@ -42,6 +42,6 @@ public sealed class ReloadTests
         Assert.Contains("Chat:MaxConnections = 0, allowed 1 to 10000000", line, StringComparison.Ordinal);
         host.Reload(("Chat:MaxConnections", "6"), ("Chat:SendTimeout", null));
         Assert.Equal(6, host.Server().MaxConnections);
-        Assert.Equal("hello a", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "a", 7));
+        Assert.Equal("hello a", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "a", 7));
     }
 }

@@ -48,7 +48,7 @@ internal sealed class Visits
     /// <summary>Connects a client and makes its session throw.</summary>
     internal static async Task AskToThrowAsync(TestHost host)
     {
-        await (await host.DialAsync()).GetStream().WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
+        await (await host.ConnectAsync()).GetStream().WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
     }
 
     internal int Begin() => Interlocked.Increment(ref _begun);

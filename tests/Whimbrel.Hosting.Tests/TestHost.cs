@@ -70,7 +70,7 @@ internal sealed class TestHost : IAsyncDisposable
         _configuration.Reload();
     }
 
-    internal async Task<TcpClient> DialAsync(string name = "Chat")
+    internal async Task<TcpClient> ConnectAsync(string name = "Chat")
     {
         TcpClient client = new();
         _clients.Add(client);

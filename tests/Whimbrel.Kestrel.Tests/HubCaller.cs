@@ -28,7 +28,7 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
         {
             EngineSupport support = Engine.SupportFor(wanted);
             Assert.SkipUnless(support.IsAvailable, support.Reason);
-            _engine = new Engine(new EngineOptions { Kind = wanted, Loops = 1, OnNotice = static _ => { } });
+            _engine = new Engine(new EngineOptions { Kind = wanted, Loops = 1, OnDiagnosticEvent = static _ => { } });
         }
 
         IHubConnectionBuilder builder = new HubConnectionBuilder().WithUrl(address, options =>
@@ -40,7 +40,7 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
                 return handler;
             };
             connect?.Invoke(options);
-            options.WebSocketFactory = _engine is null ? DialNetAsync : DialAsync;
+            options.WebSocketFactory = _engine is null ? ConnectNetAsync : ConnectAsync;
         });
         builder.Services.AddLogging(log => log.AddProvider(this).SetMinimumLevel(LogLevel.Warning));
         build?.Invoke(builder);
@@ -79,7 +79,7 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
         if (_engine is not null) await _engine.DisposeAsync();
     }
 
-    private async ValueTask<WebSocket> DialNetAsync(WebSocketConnectionContext context, CancellationToken stop)
+    private async ValueTask<WebSocket> ConnectNetAsync(WebSocketConnectionContext context, CancellationToken stop)
     {
         ClientWebSocket socket = new();
         foreach ((string name, string value) in context.Options.Headers) socket.Options.SetRequestHeader(name, value);
@@ -100,7 +100,7 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
     }
 
     // As a user writes it, with a separate engine, and with the token as SignalR's own factory sends it.
-    private async ValueTask<WebSocket> DialAsync(WebSocketConnectionContext context, CancellationToken stop)
+    private async ValueTask<WebSocket> ConnectAsync(WebSocketConnectionContext context, CancellationToken stop)
     {
         Uri address = context.Uri;
         if (Elsewhere is { } elsewhere) address = new UriBuilder(address) { Port = elsewhere.Port }.Uri;

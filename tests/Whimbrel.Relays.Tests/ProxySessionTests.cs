@@ -125,10 +125,10 @@ public sealed class ProxySessionTests
     [InlineData(true, "ProxyFault.NotAHeader")]
     public void Without_OnRefused_one_notice_a_minute_says_why(bool isTrusted, string expected)
     {
-        List<Notice> notices = [];
+        List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
         ProxyOptions options = new() { Trusted = Options(isTrusted).Trusted };
-        ServerOptions listen = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnNotice = notices.Add };
+        ServerOptions listen = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add };
         Server server = new(listen, () => new ProxySession(options, static _ => throw new InvalidOperationException()));
         for (int i = 0; i < 3; i++)
         {
@@ -137,8 +137,8 @@ public sealed class ProxySessionTests
             Assert.True(peer.IsReset);
         }
 
-        Notice notice = Assert.Single(notices);
-        Assert.Equal((NoticeKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
+        DiagnosticEvent notice = Assert.Single(notices);
+        Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
         Assert.Contains(expected, notice.Message, StringComparison.Ordinal);
         Assert.Equal(3, options.ReadCounters().Refused);
     }

@@ -28,7 +28,7 @@ public sealed class RelayTests
     private static ServerOptions Anywhere(Engine? engine = null, Scheduling scheduling = Scheduling.Inline) =>
         new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling };
 
-    private static async Task<Socket> DialAsync(Relay relay)
+    private static async Task<Socket> ConnectAsync(Relay relay)
     {
         Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         await socket.ConnectAsync(relay.Server.EndPoint!, Stop);
@@ -38,7 +38,7 @@ public sealed class RelayTests
     // The reset may arrive during the connect.
     private static Task<SocketException> AssertResetAsync(Relay relay) => Assert.ThrowsAsync<SocketException>(async () =>
     {
-        using Socket client = await DialAsync(relay);
+        using Socket client = await ConnectAsync(relay);
         await client.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop);
     });
 
@@ -91,7 +91,7 @@ public sealed class RelayTests
         using TcpListener target = Listen();
         await using Relay relay = new(Anywhere(engine, scheduling), new RelayOptions { Targets = [NameOf(target)] });
         await relay.StartAsync();
-        using Socket client = await DialAsync(relay);
+        using Socket client = await ConnectAsync(relay);
         byte[] up = RandomNumberGenerator.GetBytes(8 << 20), down = RandomNumberGenerator.GetBytes(8 << 20);
 
         // The client has sent everything and its FIN before the target accepts.
@@ -124,7 +124,7 @@ public sealed class RelayTests
         await relay.StartAsync();
         foreach (bool byClient in (bool[])[true, false])
         {
-            using Socket client = await DialAsync(relay);
+            using Socket client = await ConnectAsync(relay);
             using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
             await client.SendAsync("x"u8.ToArray(), Stop);
             Assert.Equal(1, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
@@ -163,7 +163,7 @@ public sealed class RelayTests
         for (int i = 0; i < 10; i++)
         {
             int count = i + 1;
-            clients.Add(await DialAsync(relay));
+            clients.Add(await ConnectAsync(relay));
             await UntilAsync(() => relay.Targets[0].Connections + relay.Targets[2].Connections == count, "the next connection");
         }
 
@@ -188,7 +188,7 @@ public sealed class RelayTests
         Assert.Equal(1, relay.Unserved);
         using TcpListener again = new(IPAddress.Loopback, port);
         again.Start();
-        using Socket next = await DialAsync(relay);
+        using Socket next = await ConnectAsync(relay);
         using Socket served = await again.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
         await UntilAsync(() => relay.Targets[0] is { OpenConnections: 1, IsUp: true }, "the target to be up");
     }
@@ -207,7 +207,7 @@ public sealed class RelayTests
         // It would be chosen now and then, but until a check passes it receives no connection.
         for (int i = 0; i < 3; i++)
         {
-            using Socket client = await DialAsync(relay);
+            using Socket client = await ConnectAsync(relay);
             await UntilAsync(() => relay.Targets[1].Connections == i + 1, "the other target");
         }
 
@@ -245,7 +245,7 @@ public sealed class RelayTests
     {
         try
         {
-            using Socket client = await DialAsync(relay);
+            using Socket client = await ConnectAsync(relay);
             return await client.ReceiveAsync(new byte[100], Stop).AsTask().WaitAsync(s_patience, Stop) > 0;
         }
         catch (SocketException)
@@ -316,7 +316,7 @@ public sealed class RelayTests
         Task<Socket> accepted = ends.AcceptSocketAsync(Stop).AsTask();
         while (!accepted.IsCompleted)
         {
-            using Socket client = await DialAsync(relay);
+            using Socket client = await ConnectAsync(relay);
             Task<int> heard = client.ReceiveAsync(new byte[100], Stop).AsTask();
             await Task.WhenAny(heard, accepted).WaitAsync(s_patience, Stop);
             if (heard.IsCompleted) continue;
@@ -363,7 +363,7 @@ public sealed class RelayTests
         await relay.StartAsync();
         for (int i = 0; i < 3; i++)
         {
-            Socket client = await DialAsync(relay);
+            Socket client = await ConnectAsync(relay);
             using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
             switch (i)
             {
@@ -395,12 +395,12 @@ public sealed class RelayTests
     {
         using TcpListener ends = Listen();
         Task ending = EndEachAsync(ends, isReset: false, []);
-        TaskCompletionSource<Notice> noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        ServerOptions listen = new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), OnNotice = notice => noticed.TrySetResult(notice) };
+        TaskCompletionSource<DiagnosticEvent> noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        ServerOptions listen = new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), OnDiagnosticEvent = notice => noticed.TrySetResult(notice) };
         await using Relay relay = new(listen, new RelayOptions { Targets = [NameOf(ends)], CheckEvery = TimeSpan.FromMilliseconds(100) });
         await relay.StartAsync();
-        Notice notice = await noticed.Task.WaitAsync(s_patience, Stop);
-        Assert.Equal((NoticeKind.RelayTarget, "relay-target.md"), (notice.Kind, notice.Page));
+        DiagnosticEvent notice = await noticed.Task.WaitAsync(s_patience, Stop);
+        Assert.Equal((DiagnosticEventKind.RelayTarget, "relay-target.md"), (notice.Kind, notice.Page));
         Assert.Contains($"target {NameOf(ends)} has failed", notice.Message, StringComparison.Ordinal);
         Assert.False(relay.Targets[0].IsUp);
         ends.Stop();
@@ -432,7 +432,7 @@ public sealed class RelayTests
         };
         ArrayBufferWriter<byte> written = new();
         header.Write(written, hasChecksum: true);
-        using Socket client = await DialAsync(relay);
+        using Socket client = await ConnectAsync(relay);
         await client.SendAsync(written.WrittenMemory, Stop);
         ProxyHeader read = await said.Task.WaitAsync(s_patience, Stop);
         Assert.Equal((header.Source, header.Destination), (read.Source, read.Destination));
@@ -489,7 +489,7 @@ public sealed class RelayTests
 
         await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{full.LocalEndPoint}"], ConnectTimeout = TimeSpan.FromMilliseconds(500) });
         await relay.StartAsync();
-        Socket client = await DialAsync(relay);
+        Socket client = await ConnectAsync(relay);
         await UntilAsync(() => relay.Targets[0].OpenConnections == 1, "the dial");
         client.LingerState = new LingerOption(true, 0);
         client.Close();
@@ -515,7 +515,7 @@ public sealed class RelayTests
         await inner.StartAsync();
         await using Relay outer = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{inner.Server.EndPoint}"], TargetHeader = form });
         await outer.StartAsync();
-        using Socket client = await DialAsync(outer);
+        using Socket client = await ConnectAsync(outer);
         string own = $"{client.LocalEndPoint}\n";
         byte[] room = new byte[own.Length];
         await using NetworkStream stream = new(client);
@@ -540,7 +540,7 @@ public sealed class RelayTests
         using TcpListener target = Listen();
         await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(target)] });
         await relay.StartAsync();
-        using Socket client = await DialAsync(relay);
+        using Socket client = await ConnectAsync(relay);
         using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
         await UntilAsync(() => relay.Targets[0].Connections == 1, "the connection");
         Task<StopReport> stopped = relay.StopAsync(TimeSpan.FromMinutes(1)).AsTask();

@@ -403,7 +403,7 @@ internal sealed partial class SimSession
 
     private void AskForTheRest()
     {
-        OfferAgain();
+        DeliverAgain();
         _offerMustFollow = true;
         // Unconsumed data is passed once more before the FIN, whether or not it is enough.
         _finishMustFollow = false;
@@ -468,7 +468,7 @@ internal sealed partial class SimSession
                 break;
             default:
                 _world.Log($"{this} finishes sending");
-                FinishSending();
+                ShutdownSend();
                 break;
         }
 
@@ -491,7 +491,7 @@ internal sealed partial class SimSession
                 break;
             default:
                 _world.Log($"{this} finishes sending elsewhere");
-                FinishSending();
+                ShutdownSend();
                 break;
         }
 

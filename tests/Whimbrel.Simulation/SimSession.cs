@@ -67,8 +67,8 @@ internal sealed partial class SimSession : Session
         if (_world.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent) _world.Fail($"{this}.{name} came off its thread");
         if (!legal.Contains(_life)) _world.Fail($"{this}.{name} came when it was {_life}");
         if (_thrown is not null && name != "OnError") _world.Fail($"{this}.{name} came between an exception and OnError");
-        if (_finishMustFollow && name == "OnUnread") _world.Fail($"{this}.{name}: fewer bytes than needed were offered, and it was not the end");
-        if (name is "OnUnread" or "OnTimer" or "OnPeerFinished")
+        if (_finishMustFollow && name == "OnData") _world.Fail($"{this}.{name}: fewer bytes than needed were offered, and it was not the end");
+        if (name is "OnData" or "OnTimer" or "OnEndOfStream")
         {
             if (_hasEndedHere) _world.Fail($"{this}.{name} came after it had closed");
             if (_next is not null) _world.Fail($"{this}.{name} came after HandOver");
@@ -117,13 +117,13 @@ internal sealed partial class SimSession : Session
         }
     }
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
-        Enter("OnUnread", Life.Connected);
+        Enter("OnData", Life.Connected);
         try
         {
             if (_isPausedForSure) _world.Fail($"{this}: delivery while paused");
-            if (_peerHasFinished && unread.Length != _incoming.LeftoverLength) _world.Fail($"{this}: new bytes after OnPeerFinished");
+            if (_peerHasFinished && unread.Length != _incoming.LeftoverLength) _world.Fail($"{this}: new bytes after OnEndOfStream");
             if (unread.IsEmpty) _world.Fail($"{this}: nothing was offered");
             // After the peer's FIN no more data can follow, and the FIN was reported already.
             if (unread.Length < _needed && !_peerHasFinished) _finishMustFollow = true;
@@ -138,7 +138,7 @@ internal sealed partial class SimSession : Session
             if (_takesSome && !_hasEndedHere && _world.Chance(50))
             {
                 _needed = Math.Min(_world.UnreadLimit, unread.Length - taken + _world.Random.Next(1, 200));
-                NeedBytes(_needed);
+                SetMinimumBytes(_needed);
             }
 
             // It reads BytesPending at each send: unconsumed data is then passed again before the FIN (contract 9).
@@ -152,13 +152,13 @@ internal sealed partial class SimSession : Session
         }
     }
 
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
-        Enter("OnPeerFinished", Life.Connected);
+        Enter("OnEndOfStream", Life.Connected);
         try
         {
             if (_isPausedForSure) _world.Fail($"{this}: the FIN was delivered while paused");
-            if (_peerHasFinished) _world.Fail($"{this}: OnPeerFinished twice");
+            if (_peerHasFinished) _world.Fail($"{this}: OnEndOfStream twice");
             if (_offerMustFollow) _world.Fail($"{this}: the FIN came before the bytes that it had asked for again");
             _finishMustFollow = false;
             _peerHasFinished = true;

@@ -46,7 +46,7 @@ public sealed class SimulationTests
     [Theory]
     [InlineData(1500)] // the memory engine sent an empty block forever
     [InlineData(4702)] // a timer started in OnConnecting fired before OnConnected
-    [InlineData(14569)] // memory passed after FinishSending left space for one more send
+    [InlineData(14569)] // memory passed after ShutdownSend left space for one more send
     [InlineData(148394)] // data offered by a session that was not being read was offered twice more after it resumed
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {

@@ -99,7 +99,7 @@ internal sealed class World
     // One message goes to several sessions at once (docs/design/0063).
     internal bool SendsToEach { get; }
 
-    // Sessions request their unconsumed data repeatedly (Session.OfferAgain).
+    // Sessions request their unconsumed data repeatedly (Session.DeliverAgain).
     internal bool OffersAgain { get; }
 
     internal Random Random { get; }

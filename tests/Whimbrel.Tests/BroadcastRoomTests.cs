@@ -21,7 +21,7 @@ public class BroadcastRoomTests
             MemoryEngine engine = new(seed, faults: MemoryFaults.None);
             Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, static () => new Recorder());
             engine.Run(server.StartAsync());
-            engine.Dial(s_here);
+            engine.Connect(s_here);
             engine.RunUntilIdle();
             byte[] message = new byte[16 * 1024];
             Fill();

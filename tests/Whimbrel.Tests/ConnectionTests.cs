@@ -11,9 +11,9 @@ public sealed class ConnectionTests
 {
     private static readonly MemoryEndPoint s_here = new("here");
 
-    private static (MemoryEngine Engine, Server Server) Serve(Func<Session> factory, int sendLimit = 64 * 1024, MemoryFaults? faults = null, SlowConsumer policy = SlowConsumer.Wait, Action<Notice>? onNotice = null)
+    private static (MemoryEngine Engine, Server Server) Serve(Func<Session> factory, int sendLimit = 64 * 1024, MemoryFaults? faults = null, SlowConsumer policy = SlowConsumer.Wait, Action<DiagnosticEvent>? onDiagnosticEvent = null)
     {
-        MemoryEngine engine = new(1, onNotice: onNotice, faults: faults ?? MemoryFaults.None);
+        MemoryEngine engine = new(1, onDiagnosticEvent: onDiagnosticEvent, faults: faults ?? MemoryFaults.None);
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = sendLimit, SlowConsumer = policy }, factory);
         engine.Run(server.StartAsync());
         return (engine, server);
@@ -38,7 +38,7 @@ public sealed class ConnectionTests
         Recorder next = new();
         Recorder first = new() { WhenReceived = s => s.GiveTo(next), WhenDisconnected = static s => s.Abort() };
         (MemoryEngine engine, _) = Serve(() => first);
-        engine.Dial(s_here).Write([1]);
+        engine.Connect(s_here).Write([1]);
         engine.RunUntilIdle();
         Assert.Equal(["connecting", "connected", "disconnected HandedOver"], first.Calls);
         Assert.Equal(["connected"], next.Calls);
@@ -53,7 +53,7 @@ public sealed class ConnectionTests
         Recorder next = new();
         Recorder first = new() { WhenReceived = s => s.GiveTo(next), WhenDisconnected = static _ => throw new FormatException("odd") };
         (MemoryEngine engine, _) = Serve(() => first);
-        engine.Dial(s_here).Write([1]);
+        engine.Connect(s_here).Write([1]);
         engine.RunUntilIdle();
         Assert.Equal(["connecting", "connected", "disconnected HandedOver", "error odd"], first.Calls);
         Assert.Equal(["connected", "disconnected UserException"], next.Calls);
@@ -65,7 +65,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096, faults: MemoryFaults.None with { WireBytes = 1 });
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() => Assert.Equal(SendResult.Queued, session.Send(new byte[4096].AsSpan())));
         engine.RunUntilIdle();
@@ -84,7 +84,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new() { WhenReceived = static s => s.Close() };
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         Assert.Equal(SendResult.Queued, session.Send(ReadOnlySpan<byte>.Empty));
         peer.Write([1]);
@@ -100,7 +100,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session);
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         List<WeakReference> timers = [];
         session.Loop.Post(() => StartAndCancel(session, timers));
@@ -130,7 +130,7 @@ public sealed class ConnectionTests
         Recorder? session = null;
         (MemoryEngine engine, _) = Serve(() => session = new Recorder());
         using CancellationTokenSource cancellation = new();
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         WeakReference kept = CloseUnawaited(ref session, cancellation.Token);
         peer.Close();
@@ -156,7 +156,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session);
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         List<WeakReference> timers = [];
         session.Loop.Post(() => StartMany(session, timers));
@@ -183,7 +183,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         LoopTimer[] timers = [];
         session.Loop.Post(() =>
@@ -247,13 +247,13 @@ public sealed class ConnectionTests
             sendLimit: 4096,
             faults: MemoryFaults.None with { WireBytes = 100_000 },
             policy: SlowConsumer.Disconnect,
-            onNotice: notice =>
+            onDiagnosticEvent: notice =>
             {
-                if (notice.Kind == NoticeKind.SlowConsumer) group.Broadcast(warning);
+                if (notice.Kind == DiagnosticEventKind.SlowConsumer) group.Broadcast(warning);
             });
-        MemoryPeer healthy = engine.Dial(s_here);
+        MemoryPeer healthy = engine.Connect(s_here);
         engine.RunUntilIdle();
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         // Members are served from the last to the first: the member that joined last reaches its limit first.
         sessions[1].Loop.Post(() =>
@@ -281,7 +281,7 @@ public sealed class ConnectionTests
             System.Buffers.ArrayPool<byte>.Shared.Return(rented);
         });
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         peer.Write(new byte[600]);
         engine.RunUntilIdle();
         peer.Write(new byte[600]);
@@ -299,10 +299,10 @@ public sealed class ConnectionTests
             WhenReceived = static s => s.PauseReceiving(),
         };
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         peer.Write([1, 2, 3]);
-        peer.FinishSending();
+        peer.ShutdownSend();
         engine.RunUntilIdle();
         Assert.Equal([1, 2, 3], session.Received);
         Assert.Equal(["connecting", "connected"], session.Calls);
@@ -317,7 +317,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new() { WhenConnected = static s => s.PauseReceiving() };
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
@@ -340,7 +340,7 @@ public sealed class ConnectionTests
     {
         ByteAtATime session = new();
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
@@ -359,7 +359,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session);
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
@@ -377,7 +377,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session);
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
@@ -394,7 +394,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new() { WhenConnected = static s => s.PauseReceiving() };
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
@@ -415,7 +415,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, faults: MemoryFaults.None with { WireBytes = 1000 });
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
@@ -438,7 +438,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, sendLimit: 10_000);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         int taken = 0;
         session.Loop.Post(() =>
@@ -456,7 +456,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096, faults: MemoryFaults.None with { WireBytes = 1 });
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() => session.Send(new byte[4096].AsSpan()));
         engine.RunUntilIdle();
@@ -480,7 +480,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         Assert.Equal(SendResult.Queued, session.Send("first"u8));
         Task<SendResult>? pieces = null;
@@ -503,7 +503,7 @@ public sealed class ConnectionTests
             members.Add(new Recorder { WhenConnected = group.Join });
             return members[^1];
         });
-        MemoryPeer[] peers = [engine.Dial(s_here), engine.Dial(s_here), engine.Dial(s_here)];
+        MemoryPeer[] peers = [engine.Connect(s_here), engine.Connect(s_here), engine.Connect(s_here)];
         engine.RunUntilIdle();
         // The last one moves into the first place, and leaves from there.
         members[0].Loop.Post(() => group.Leave(members[0]));
@@ -522,12 +522,12 @@ public sealed class ConnectionTests
         SessionGroup group = new("late");
         Recorder session = new() { WhenConnected = group.Join };
         (MemoryEngine engine, _) = Serve(() => session);
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
             group.Broadcast("before"u8);
-            session.FinishSending();
+            session.ShutdownSend();
             group.Broadcast("after"u8);
         });
         engine.RunUntilIdle();
@@ -541,7 +541,7 @@ public sealed class ConnectionTests
     {
         StayingSession session = new();
         (MemoryEngine engine, _) = Serve(() => session);
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         // The stop itself, and the host's check of a session that connected meanwhile.
         session.Loop.Post(() => session.Connection!.ServerStopping());
@@ -560,7 +560,7 @@ public sealed class ConnectionTests
         List<Recorder> sessions = [];
         client = new Client(new ClientOptions { Engine = engine, EndPoint = s_here }, () =>
         {
-            Recorder session = new() { WhenDisconnected = _ => DialAgain(client!) };
+            Recorder session = new() { WhenDisconnected = _ => ConnectAgain(client!) };
             sessions.Add(session);
             return session;
         });
@@ -572,14 +572,14 @@ public sealed class ConnectionTests
         Assert.All(sessions.Skip(1), s => Assert.Equal(["connecting", "failed EngineStopped"], s.Calls));
     }
 
-    private static void DialAgain(Client client) => _ = client.ConnectAsync().AsTask();
+    private static void ConnectAgain(Client client) => _ = client.ConnectAsync().AsTask();
 
     [Fact]
     public void A_send_of_another_thread_that_is_drained_after_the_close_leaves_no_room_for_more()
     {
         Recorder session = new();
         (MemoryEngine engine, _) = Serve(() => session, faults: MemoryFaults.None with { WireBytes = 10 });
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         SendResult late = SendResult.Full;
         session.Loop.Post(() => session.Close());
@@ -598,8 +598,8 @@ public sealed class ConnectionTests
     {
         OccupiedGroup group = new();
         (MemoryEngine engine, _) = Serve(() => new Recorder { WhenConnected = group.Join });
-        MemoryPeer first = engine.Dial(s_here);
-        MemoryPeer second = engine.Dial(s_here);
+        MemoryPeer first = engine.Connect(s_here);
+        MemoryPeer second = engine.Connect(s_here);
         engine.RunUntilIdle();
         Assert.Equal((2, "yes"), (group.Count, string.Join(' ', group.Told)));
         first.Close();
@@ -616,7 +616,7 @@ public sealed class ConnectionTests
     {
         Recorder session = new();
         (MemoryEngine engine, Server server) = Serve(() => session);
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         Assert.Throws<InvalidOperationException>(() => server.Sessions.Join(session));
         Assert.Throws<InvalidOperationException>(() => server.Sessions.Leave(session));
@@ -646,7 +646,7 @@ public sealed class ConnectionTests
     {
         internal delegate void Look(ReadOnlySpan<byte> unread);
 
-        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        protected override int OnData(ReadOnlySpan<byte> unread)
         {
             if (unread.Length < 1000) return 0;
             Close();
@@ -659,17 +659,17 @@ public sealed class ConnectionTests
     {
         internal string Story { get; private set; } = "";
 
-        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        protected override int OnData(ReadOnlySpan<byte> unread)
         {
             Story += (char)unread[0];
-            OfferAgain();
+            DeliverAgain();
             return 1;
         }
 
-        protected override void OnPeerFinished()
+        protected override void OnEndOfStream()
         {
             Story += ", finished";
-            base.OnPeerFinished();
+            base.OnEndOfStream();
         }
     }
 }

@@ -26,7 +26,7 @@ public sealed class DatagramPeerTests
         Span<byte> bytes = stackalloc byte[16];
         Assert.True(peer.TryWriteAddress(bytes, out int count));
         Assert.Equal(endPoint.Address.GetAddressBytes(), bytes[..count].ToArray());
-        Assert.False(peer.IsNobody);
+        Assert.False(peer.IsNone);
         Assert.Null(peer.Path);
     }
 
@@ -66,7 +66,7 @@ public sealed class DatagramPeerTests
         Assert.True(new DatagramPeer(IPAddress.Parse("ff02::1"), 1).IsMulticast);
         Assert.False(new DatagramPeer(IPAddress.Parse("223.255.255.255"), 1).IsMulticast);
         Assert.False(new DatagramPeer(IPAddress.Parse("240.0.0.0"), 1).IsMulticast);
-        Assert.True(default(DatagramPeer).IsNobody);
+        Assert.True(default(DatagramPeer).IsNone);
         Assert.Null(default(DatagramPeer).ToEndPoint());
         Assert.Equal("nobody", default(DatagramPeer).ToString());
         Assert.Throws<ArgumentException>(() => new DatagramPeer(new DnsEndPoint("localhost", 1)));

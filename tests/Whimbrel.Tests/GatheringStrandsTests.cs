@@ -31,7 +31,7 @@ public sealed class GatheringStrandsTests
         MemoryEndPoint here = new("here");
         Server server = new(new ServerOptions { Engine = engine, EndPoint = here, Scheduling = Scheduling.ThreadPool }, () => new Idle(sessions));
         engine.Run(server.StartAsync());
-        for (int i = 0; i < count; i++) engine.Dial(here);
+        for (int i = 0; i < count; i++) engine.Connect(here);
         engine.RunUntilIdle();
         return [.. sessions.Select(static s => s.Connection!.Strand!)];
     }

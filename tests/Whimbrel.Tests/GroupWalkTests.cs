@@ -14,11 +14,11 @@ public sealed class GroupWalkTests : IDisposable
     private readonly SessionGroup _group = new();
     private readonly MemoryEngine _engine;
     private readonly Server _server;
-    private Action<Notice>? _whenNotice;
+    private Action<DiagnosticEvent>? _whenNotice;
 
     public GroupWalkTests()
     {
-        _engine = new MemoryEngine(1, onNotice: n => _whenNotice?.Invoke(n), faults: MemoryFaults.None with { WireBytes = 64 * 1024 });
+        _engine = new MemoryEngine(1, onDiagnosticEvent: n => _whenNotice?.Invoke(n), faults: MemoryFaults.None with { WireBytes = 64 * 1024 });
         _server = new Server(
             new ServerOptions { Engine = _engine, EndPoint = s_here, SendLimitBytes = 64 * 1024 },
             () =>
@@ -28,7 +28,7 @@ public sealed class GroupWalkTests : IDisposable
                 return session;
             });
         _engine.Run(_server.StartAsync());
-        for (int i = 0; i < Members; i++) _peers.Add(_engine.Dial(s_here));
+        for (int i = 0; i < Members; i++) _peers.Add(_engine.Connect(s_here));
         _engine.RunUntilIdle();
         OnLoop(() => _sessions.ForEach(_group.Join));
     }
@@ -151,7 +151,7 @@ public sealed class GroupWalkTests : IDisposable
         // Its peer reads nothing: 64 KiB are in the wire, 64 KiB are queued.
         for (int i = 0; i < 2; i++) OnLoop(() => _sessions[3].Send(new byte[64 * 1024]));
         Assert.Equal(64 * 1024, _sessions[3].BytesPending);
-        List<NoticeKind> notices = [];
+        List<DiagnosticEventKind> notices = [];
         _whenNotice = notice =>
         {
             notices.Add(notice.Kind);
@@ -160,7 +160,7 @@ public sealed class GroupWalkTests : IDisposable
             _group.Leave(_sessions[3]);
         };
         OnLoop(() => _group.Broadcast("hello|"u8));
-        Assert.Equal([NoticeKind.SlowConsumer], notices);
+        Assert.Equal([DiagnosticEventKind.SlowConsumer], notices);
         Assert.Equal(",hello|,hello|,hello|,hello|", string.Join(',', Enumerable.Range(0, Members).Where(static i => i != 3).Select(Read)));
         Assert.Equal(3, _group.Count);
     }

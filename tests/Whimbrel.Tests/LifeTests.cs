@@ -55,18 +55,18 @@ public sealed class LifeTests
     {
         Life told = default;
         told.PeerFinishes();
-        told.BeginFinish();
+        told.BeginShutdown();
         Assert.True(told.PeerWasFirst);
 
         Life ours = default;
-        ours.BeginFinish();
+        ours.BeginShutdown();
         ours.PeerFinishes();
         Assert.False(ours.PeerWasFirst);
 
         // The user has not seen a held FIN: shutting down the own side is not a response to it then.
         Life held = default;
         held.HoldPeersEnd();
-        held.BeginFinish();
+        held.BeginShutdown();
         held.PeerFinishes();
         Assert.False(held.PeerWasFirst);
     }

@@ -12,12 +12,12 @@ public sealed class MailboxLimitTests : IDisposable
 
     private static readonly MemoryEndPoint s_here = new("here");
 
-    private readonly List<Notice> _notices = [];
+    private readonly List<DiagnosticEvent> _notices = [];
     private readonly List<Told> _sessions = [];
     private readonly List<MemoryPeer> _peers = [];
     private readonly MemoryEngine _engine;
 
-    public MailboxLimitTests() => _engine = new MemoryEngine(1, loops: 2, onNotice: _notices.Add, faults: MemoryFaults.None with { WireBytes = 1024 * 1024 }, mailboxLimitBytes: Limit);
+    public MailboxLimitTests() => _engine = new MemoryEngine(1, loops: 2, onDiagnosticEvent: _notices.Add, faults: MemoryFaults.None with { WireBytes = 1024 * 1024 }, mailboxLimitBytes: Limit);
 
     public void Dispose()
     {
@@ -40,7 +40,7 @@ public sealed class MailboxLimitTests : IDisposable
         for (int i = 0; i < count; i++)
         {
             // One by one, so that both lists have the same order.
-            _peers.Add(_engine.Dial(s_here));
+            _peers.Add(_engine.Connect(s_here));
             _engine.RunUntilIdle();
         }
 
@@ -62,8 +62,8 @@ public sealed class MailboxLimitTests : IDisposable
         }
 
         Assert.Equal(new EngineCounters(Limit, 200, 0, 0, 0, 0), _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
-        Notice notice = Assert.Single(_notices);
-        Assert.Equal((NoticeKind.MailboxFull, "mailbox-full.md"), (notice.Kind, notice.Page));
+        DiagnosticEvent notice = Assert.Single(_notices);
+        Assert.Equal((DiagnosticEventKind.MailboxFull, "mailbox-full.md"), (notice.Kind, notice.Page));
         Assert.Contains("16 KiB", notice.Message, StringComparison.Ordinal);
         Assert.Equal(0, _sessions[1].BytesPending);
         _engine.RunUntilIdle();
@@ -123,7 +123,7 @@ public sealed class MailboxLimitTests : IDisposable
             Session? made = null;
             Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => made = new Told());
             engine.Run(server.StartAsync());
-            MemoryPeer peer = engine.Dial(s_here);
+            MemoryPeer peer = engine.Connect(s_here);
             engine.RunUntilIdle();
             Assert.Equal(1, Session.SendToEach("x"u8, [made!]));
             engine.RunUntilIdle();
@@ -140,8 +140,8 @@ public sealed class MailboxLimitTests : IDisposable
         // above what a loop has to process.
         const int many = 2_000;
         const int frames = 5;
-        List<Notice> notices = [];
-        MemoryEngine engine = new(1, onNotice: notices.Add, faults: MemoryFaults.None);
+        List<DiagnosticEvent> notices = [];
+        MemoryEngine engine = new(1, onDiagnosticEvent: notices.Add, faults: MemoryFaults.None);
         List<Told> sessions = [];
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Backlog = many }, () =>
         {
@@ -150,7 +150,7 @@ public sealed class MailboxLimitTests : IDisposable
             return session;
         });
         engine.Run(server.StartAsync());
-        MemoryPeer[] peers = [.. Enumerable.Range(0, many).Select(_ => engine.Dial(s_here))];
+        MemoryPeer[] peers = [.. Enumerable.Range(0, many).Select(_ => engine.Connect(s_here))];
         engine.RunUntilIdle();
         Assert.Equal(many, sessions.Count);
         byte[] message = new byte[2 * 1024];
@@ -250,7 +250,7 @@ public sealed class MailboxLimitTests : IDisposable
         _engine.RunUntilIdle();
         Assert.True(waiting.IsCompleted);
         Assert.Equal(SendResult.Queued, await waiting);
-        for (int i = 1; i < 3; i++) _peers[i].FinishSending();
+        for (int i = 1; i < 3; i++) _peers[i].ShutdownSend();
         _engine.RunUntilIdle();
         Assert.True(_sessions[1].HasEnded && _sessions[2].HasEnded);
     }

@@ -135,7 +135,7 @@ public sealed class MailboxTests
         engine.Offload(
             _ =>
             {
-                using (new PoolWakes(engine)) wakes.Clear();
+                using (new WakeUpBatch(engine)) wakes.Clear();
                 mailbox.PostSend(_connection, Nobody, [1], default);
                 wakes.Add(mailbox.Wakes);
             },
@@ -145,7 +145,7 @@ public sealed class MailboxTests
 
         void Post()
         {
-            using (new PoolWakes(engine)) mailbox.PostSend(_connection, Nobody, [1], default);
+            using (new WakeUpBatch(engine)) mailbox.PostSend(_connection, Nobody, [1], default);
             wakes.Add(mailbox.Wakes);
         }
     }
@@ -218,7 +218,7 @@ public sealed class MailboxTests
         Assert.False(mailbox.WakeIfLate());
         mailbox.Drain();
         Assert.True(mailbox.TrySleep());
-        using PoolWakes gathered = new(engine, mayLinger: true);
+        using WakeUpBatch gathered = new(engine, mayLinger: true);
         mailbox.PostSend(_connection, Nobody, [1], default);
         Assert.Equal(1, mailbox.Wakes);
         mailbox.WakeIfSleeping(atOnce: true);
@@ -238,7 +238,7 @@ public sealed class MailboxTests
 
     private void Gather(MemoryEngine engine, Mailbox mailbox, bool mayLinger = true)
     {
-        using (new PoolWakes(engine, mayLinger)) mailbox.PostSend(_connection, Nobody, [1], default);
+        using (new WakeUpBatch(engine, mayLinger)) mailbox.PostSend(_connection, Nobody, [1], default);
     }
 
     private static void RunWake(Mailbox mailbox) => ((IThreadPoolWorkItem)mailbox).Execute();
@@ -435,7 +435,7 @@ public sealed class MailboxTests
         };
         Server server = new(new ServerOptions { Engine = engine, EndPoint = here }, () => relay);
         engine.Run(server.StartAsync());
-        MemoryPeer peer = engine.Dial(here);
+        MemoryPeer peer = engine.Connect(here);
         peer.Write([1]);
         engine.RunUntil(() => results.Count == 20);
         Assert.True(relay.Connection!.IsHeldForMailbox);

@@ -27,7 +27,7 @@ public sealed class ManySessionsTests : IDisposable
                 return session;
             });
         _engine.Run(_server.StartAsync());
-        for (int i = 0; i < Sessions; i++) _peers.Add(_engine.Dial(s_here));
+        for (int i = 0; i < Sessions; i++) _peers.Add(_engine.Connect(s_here));
         _engine.RunUntilIdle();
     }
 

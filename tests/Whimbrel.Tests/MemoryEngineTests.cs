@@ -15,7 +15,7 @@ public sealed class MemoryEngineTests
         MemoryEngine engine = new(seed, loops: 2);
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, static () => new Echo());
         engine.Run(server.StartAsync());
-        MemoryPeer[] peers = [.. Enumerable.Range(0, 3).Select(_ => engine.Dial(s_here))];
+        MemoryPeer[] peers = [.. Enumerable.Range(0, 3).Select(_ => engine.Connect(s_here))];
         byte[] data = new byte[5_000];
         foreach (MemoryPeer peer in peers) Assert.Equal(data.Length, peer.Write(data));
         engine.RunUntil(() => peers.All(p => p.Available == data.Length));
@@ -62,7 +62,7 @@ public sealed class MemoryEngineTests
         Client client = new(new ClientOptions { Engine = engine, EndPoint = s_here }, () => session);
         Assert.Throws<NetworkException>(() => engine.Run(client.ConnectAsync()));
         Assert.Equal(["connecting", "failed Refused"], session.Calls);
-        Assert.Throws<IOException>(() => engine.Dial(s_here));
+        Assert.Throws<IOException>(() => engine.Connect(s_here));
     }
 
     [Fact]
@@ -72,7 +72,7 @@ public sealed class MemoryEngineTests
         Recorder session = new();
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => session);
         engine.Run(server.StartAsync());
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         peer.Write([1, 2, 3]);
         peer.Reset();
         engine.RunUntilIdle();
@@ -91,7 +91,7 @@ public sealed class MemoryEngineTests
         Recorder session = new() { WhenConnected = static s => s.Send("hello") };
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => session);
         engine.Run(server.StartAsync());
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         Assert.Equal(5, peer.Available);
         peer.Close();
@@ -124,25 +124,25 @@ public sealed class MemoryEngineTests
     {
         MemoryEngine engine = new(1);
         IPEndPoint any = (IPEndPoint)engine.Listen(new IPEndPoint(IPAddress.IPv6Any, 0)).EndPoint;
-        engine.Dial(new IPEndPoint(IPAddress.Loopback, any.Port));
-        engine.Dial(new IPEndPoint(IPAddress.IPv6Loopback, any.Port));
+        engine.Connect(new IPEndPoint(IPAddress.Loopback, any.Port));
+        engine.Connect(new IPEndPoint(IPAddress.IPv6Loopback, any.Port));
         IPEndPoint anyV4 = (IPEndPoint)engine.Listen(new IPEndPoint(IPAddress.Any, 0)).EndPoint;
-        engine.Dial(new IPEndPoint(IPAddress.Parse("10.0.0.1"), anyV4.Port));
-        Assert.Throws<IOException>(() => engine.Dial(new IPEndPoint(IPAddress.IPv6Loopback, anyV4.Port)));
+        engine.Connect(new IPEndPoint(IPAddress.Parse("10.0.0.1"), anyV4.Port));
+        Assert.Throws<IOException>(() => engine.Connect(new IPEndPoint(IPAddress.IPv6Loopback, anyV4.Port)));
     }
 
     [Fact]
     public void A_callback_that_takes_long_in_virtual_time_is_reported_with_its_session()
     {
-        List<Notice> notices = [];
-        MemoryEngine engine = new(1, loops: 2, onNotice: notices.Add, faults: MemoryFaults.None);
+        List<DiagnosticEvent> notices = [];
+        MemoryEngine engine = new(1, loops: 2, onDiagnosticEvent: notices.Add, faults: MemoryFaults.None);
         Recorder session = new() { WhenReceived = _ => engine.Block(TimeSpan.FromMilliseconds(150)) };
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => session);
         engine.Run(server.StartAsync());
-        engine.Dial(s_here).Write([1]);
+        engine.Connect(s_here).Write([1]);
         engine.RunUntilIdle();
-        Notice notice = Assert.Single(notices);
-        Assert.Equal(NoticeKind.BlockedLoop, notice.Kind);
+        DiagnosticEvent notice = Assert.Single(notices);
+        Assert.Equal(DiagnosticEventKind.BlockedLoop, notice.Kind);
         Assert.Contains("OnReceived", notice.Message, StringComparison.Ordinal);
         Assert.Contains("150 ms", notice.Message, StringComparison.Ordinal);
         engine.Run(engine.DisposeAsync());
@@ -151,8 +151,8 @@ public sealed class MemoryEngineTests
     [Fact]
     public void Callbacks_that_are_short_by_themselves_are_not_accused_of_a_long_turn()
     {
-        List<Notice> notices = [];
-        MemoryEngine engine = new(1, onNotice: notices.Add, faults: MemoryFaults.None);
+        List<DiagnosticEvent> notices = [];
+        MemoryEngine engine = new(1, onDiagnosticEvent: notices.Add, faults: MemoryFaults.None);
         long began = 0;
         long ended = 0;
         engine.GetLoop(0).Post(() => began = engine.GetLoop(0).BusySinceMs);
@@ -168,8 +168,8 @@ public sealed class MemoryEngineTests
     [Fact]
     public void Work_that_the_library_gave_to_its_own_loop_is_not_reported_and_the_users_is()
     {
-        List<Notice> notices = [];
-        MemoryEngine engine = new(1, onNotice: notices.Add, faults: MemoryFaults.None);
+        List<DiagnosticEvent> notices = [];
+        MemoryEngine engine = new(1, onDiagnosticEvent: notices.Add, faults: MemoryFaults.None);
         engine.GetLoop(0).PostControl((_, _, _, _) => engine.Block(TimeSpan.FromMilliseconds(500)));
         engine.RunUntilIdle();
         Assert.Empty(notices);
@@ -186,8 +186,8 @@ public sealed class MemoryEngineTests
     [Fact]
     public void Time_that_passes_elsewhere_is_no_loops_fault()
     {
-        List<Notice> notices = [];
-        MemoryEngine engine = new(1, loops: 2, onNotice: notices.Add, faults: MemoryFaults.None);
+        List<DiagnosticEvent> notices = [];
+        MemoryEngine engine = new(1, loops: 2, onDiagnosticEvent: notices.Add, faults: MemoryFaults.None);
         for (int i = 0; i < 20; i++)
         {
             engine.GetLoop(0).Post(static () => { });
@@ -207,7 +207,7 @@ public sealed class MemoryEngineTests
         Recorder session = new();
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => session);
         engine.Run(server.StartAsync());
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         return session;
     }
@@ -240,7 +240,7 @@ public sealed class MemoryEngineTests
     public void A_verb_after_the_end_is_a_violation() => Violates("A verb came after the end", static (loop, c) =>
     {
         c.AbortWith(new CloseReason(CloseCause.LocalAbort));
-        loop.FinishSend(c);
+        loop.ShutdownSend(c);
     });
 
     [Fact]
@@ -250,7 +250,7 @@ public sealed class MemoryEngineTests
         Recorder session = new();
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => session);
         engine.Run(server.StartAsync());
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         Connection connection = session.Connection!;
         session.Loop.Post(() =>
@@ -284,7 +284,7 @@ public sealed class MemoryEngineTests
         };
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => session);
         engine.Run(server.StartAsync());
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         byte[] bytes = new byte[200];
         Assert.Equal(100, peer.Read(bytes));

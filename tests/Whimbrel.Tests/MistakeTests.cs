@@ -11,13 +11,13 @@ namespace Whimbrel.Tests;
 public sealed class MistakeTests
 {
     private static readonly EndPoint s_here = new MemoryEndPoint("here");
-    private readonly List<Notice> _notices = [];
+    private readonly List<DiagnosticEvent> _notices = [];
 
-    private MemoryEngine NewEngine() => new(1, onNotice: _notices.Add, faults: MemoryFaults.None);
+    private MemoryEngine NewEngine() => new(1, onDiagnosticEvent: _notices.Add, faults: MemoryFaults.None);
 
     private static void Until(Func<bool> condition) => Assert.True(SpinWait.SpinUntil(condition, TimeSpan.FromSeconds(30)));
 
-    private string TextOf(NoticeKind kind) => Assert.Single(_notices, n => n.Kind == kind).Message;
+    private string TextOf(DiagnosticEventKind kind) => Assert.Single(_notices, n => n.Kind == kind).Message;
 
     [Fact]
     public void A_broadcast_of_a_server_that_has_stopped_is_closed()
@@ -42,10 +42,10 @@ public sealed class MistakeTests
         MemoryEngine engine = NewEngine();
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, UnreadLimitBytes = 1024, Scheduling = scheduling }, static () => new TakesNothing());
         engine.Run(server.StartAsync());
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         peer.Write(new byte[1024]);
         engine.RunUntil(() => _notices.Count > 0);
-        Assert.Matches(@"^TakesNothing \(session \w+\) took nothing of 1,024 unread bytes, and UnreadLimitBytes is 1,024: its connection was reset\. An OnUnread returns how many", TextOf(NoticeKind.MessageTooLarge));
+        Assert.Matches(@"^TakesNothing \(session \w+\) took nothing of 1,024 unread bytes, and UnreadLimitBytes is 1,024: its connection was reset\. An OnData returns how many", TextOf(DiagnosticEventKind.MessageTooLarge));
         Assert.Equal("message-too-large.md", _notices[0].Page);
         Assert.Contains("UnreadLimitBytes", new CloseReason(CloseCause.UnreadLimit).ToString(), StringComparison.Ordinal);
         engine.Run(server.DisposeAsync());
@@ -59,7 +59,7 @@ public sealed class MistakeTests
         Task<Session> dial = client.ConnectAsync().AsTask();
         engine.RunFor(TimeSpan.FromSeconds(30));
         Assert.False(dial.IsCompleted);
-        Assert.Matches("^Cannot connect to .*here.*: connection refused.* The reconnect policy dials again \\(attempt 1\\)", TextOf(NoticeKind.System));
+        Assert.Matches("^Cannot connect to .*here.*: connection refused.* The reconnect policy dials again \\(attempt 1\\)", TextOf(DiagnosticEventKind.System));
         engine.RunUntil(() => _notices.Count == 2);
         Assert.Matches("more since the last notice", _notices[1].Message);
         engine.Run(client.DisposeAsync());
@@ -69,7 +69,7 @@ public sealed class MistakeTests
     public void A_datagram_handler_without_overrides_says_what_was_lost()
     {
         ConcurrentQueue<string> notices = [];
-        Engine engine = new(new EngineOptions { Loops = 1, OnNotice = n => { if (n.Page == "datagram-not-sent.md") notices.Enqueue(n.Message); } });
+        Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = n => { if (n.Page == "datagram-not-sent.md") notices.Enqueue(n.Message); } });
         IPEndPoint any = new(IPAddress.Loopback, 0);
         DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = any, ReceiveLimitBytes = 10 }, static () => new Deaf());
         Run(socket.StartAsync());
@@ -100,8 +100,8 @@ public sealed class MistakeTests
         Console.SetError(TextWriter.Synchronized(text));
         try
         {
-            Engine engine = new(new EngineOptions { Loops = 1, OnNotice = static _ => throw new FormatException("a bad handler") });
-            engine.Note(new Notice(NoticeKind.System, "what the notice said.", "cannot-connect.md"));
+            Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = static _ => throw new FormatException("a bad handler") });
+            engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, "what the notice said.", "cannot-connect.md"));
             Until(() => text.ToString().Contains("a bad handler", StringComparison.Ordinal));
             Assert.Contains("what the notice said.", text.ToString(), StringComparison.Ordinal);
             Run(engine.DisposeAsync());
@@ -146,11 +146,11 @@ public sealed class MistakeTests
         engine.Run(server.StartAsync());
         for (int i = 1; i <= 3; i++)
         {
-            engine.Dial(s_here).Write("\0\0\0\u0001x"u8);
+            engine.Connect(s_here).Write("\0\0\0\u0001x"u8);
             engine.RunUntil(() => _notices.Count == i);
         }
 
-        Assert.StartsWith("OnUnread of TakesTooMuch", _notices[0].Message, StringComparison.Ordinal);
+        Assert.StartsWith("OnData of TakesTooMuch", _notices[0].Message, StringComparison.Ordinal);
         Assert.StartsWith("OnFrame of Frames", _notices[1].Message, StringComparison.Ordinal);
         Assert.Matches("^OnError threw FormatException: second\\. It was called because OnReceived of ErrorThrows .* threw InvalidDataException: first\\.", _notices[2].Message);
         engine.Run(server.DisposeAsync());
@@ -203,7 +203,7 @@ public sealed class MistakeTests
         engine.Run(client.ConnectAsync());
         string message = Assert.Throws<InvalidOperationException>(() => engine.Run(client.ConnectAsync())).Message;
         Assert.Contains("ReconnectAsync", message, StringComparison.Ordinal);
-        Assert.Contains("Dialler", message, StringComparison.Ordinal);
+        Assert.Contains("Connector", message, StringComparison.Ordinal);
         Assert.True(server.IsAccepting);
         engine.Run(engine.DisposeAsync());
         Assert.False(server.IsAccepting);
@@ -215,8 +215,8 @@ public sealed class MistakeTests
     public void A_failed_handshake_leads_to_the_page_about_handshakes()
     {
         CloseReason reason = new(CloseCause.TlsHandshake, 0, new TlsException(TlsFailure.NotTls, "not TLS"));
-        Assert.EndsWith("whimbrel explain tls-handshake.", DialAttempt.Failure([s_here], reason).Message, StringComparison.Ordinal);
-        Assert.EndsWith("whimbrel explain cannot-connect.", DialAttempt.Failure([s_here], new CloseReason(CloseCause.Refused)).Message, StringComparison.Ordinal);
+        Assert.EndsWith("whimbrel explain tls-handshake.", PendingConnect.Failure([s_here], reason).Message, StringComparison.Ordinal);
+        Assert.EndsWith("whimbrel explain cannot-connect.", PendingConnect.Failure([s_here], new CloseReason(CloseCause.Refused)).Message, StringComparison.Ordinal);
     }
 
     private static NetworkError BindErrorAt(string path)
@@ -229,12 +229,12 @@ public sealed class MistakeTests
 
     private sealed class TakesNothing : Session
     {
-        protected override int OnUnread(ReadOnlySpan<byte> unread) => 0;
+        protected override int OnData(ReadOnlySpan<byte> unread) => 0;
     }
 
     private sealed class TakesTooMuch : Session
     {
-        protected override int OnUnread(ReadOnlySpan<byte> unread) => unread.Length + 1;
+        protected override int OnData(ReadOnlySpan<byte> unread) => unread.Length + 1;
     }
 
     private sealed class Frames() : FramedSession(FrameFormat.LengthPrefix(4))

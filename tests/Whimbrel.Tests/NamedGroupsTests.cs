@@ -36,7 +36,7 @@ public sealed class NamedGroupsTests : IDisposable
 
     private void Connect(int count)
     {
-        for (int i = 0; i < count; i++) _peers.Add(_engine.Dial(s_here));
+        for (int i = 0; i < count; i++) _peers.Add(_engine.Connect(s_here));
         _engine.RunUntil(() => _server.SessionCount == count && _sessions.Count == count && _server.Sessions.Count == count);
     }
 

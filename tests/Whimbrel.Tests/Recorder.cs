@@ -25,7 +25,7 @@ internal sealed class Recorder : Session
 
     internal void Gate(BroadcastGate gate) => BroadcastGate = gate;
 
-    internal void Ask(int count) => NeedBytes(count);
+    internal void Ask(int count) => SetMinimumBytes(count);
 
     protected override void OnConnecting()
     {

@@ -61,7 +61,7 @@ public sealed class RecycledConnectionTests
         {
             tenant.PauseReceiving();
             peer.Write([1, 2, 3]);
-            peer.FinishSending();
+            peer.ShutdownSend();
             tenant.Abort();
         },
         ["it wanted more bytes than came"] = static (tenant, peer) =>
@@ -73,8 +73,8 @@ public sealed class RecycledConnectionTests
         ["it finished first and the peer followed"] = static (tenant, peer) =>
         {
             tenant.Send("last"u8);
-            tenant.FinishSending();
-            peer.FinishSending();
+            tenant.ShutdownSend();
+            peer.ShutdownSend();
         },
         ["it closed, and the peer sent on"] = static (tenant, peer) =>
         {
@@ -127,7 +127,7 @@ public sealed class RecycledConnectionTests
         Server server = new(options, tenants.Dequeue);
         engine.Run(server.StartAsync());
 
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         Connection connection = first.Connection!;
         first.Loop.Post(() => s_lives[life](first, peer));
@@ -137,7 +137,7 @@ public sealed class RecycledConnectionTests
         engine.RunUntilIdle();
         Assert.True(first.HasEnded);
 
-        engine.Dial(s_here);
+        engine.Connect(s_here);
         engine.RunUntilIdle();
         Assert.Same(connection, second.Connection);
         Same(first.AtConnecting, second.AtConnecting);
@@ -154,13 +154,13 @@ public sealed class RecycledConnectionTests
         MemoryEngine engine = new(1, faults: MemoryFaults.None);
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = 4096 }, tenants.Dequeue);
         engine.Run(server.StartAsync());
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         Connection connection = first.Connection!;
         uint late = connection.Generation;
         peer.Reset();
         engine.RunUntilIdle();
-        MemoryPeer other = engine.Dial(s_here);
+        MemoryPeer other = engine.Connect(s_here);
         engine.RunUntilIdle();
         Assert.Same(connection, second.Connection);
 
@@ -178,7 +178,7 @@ public sealed class RecycledConnectionTests
             operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4, mayBeTakenBack: false);
             s_operationCount.SetValue(connection, 1); // as each operation does at its start, for the current tenant
             connection.DrainOperation(late, operation);
-            connection.DrainFinishSending(late);
+            connection.DrainShutdownSend(late);
             connection.DrainClose(late, null);
             friends.DrainLeave(connection, late);
             connection.ReleaseMailboxHold(late);
@@ -295,7 +295,7 @@ public sealed class RecycledConnectionTests
 
         internal bool HasEnded { get; private set; }
 
-        internal void Ask(int count) => NeedBytes(count);
+        internal void Ask(int count) => SetMinimumBytes(count);
 
         internal void Room(int count) => Reserve(count);
 
@@ -311,7 +311,7 @@ public sealed class RecycledConnectionTests
 
         protected override void OnConnected() => AtConnected = Look(Connection!);
 
-        protected override int OnUnread(ReadOnlySpan<byte> unread) => 0;
+        protected override int OnData(ReadOnlySpan<byte> unread) => 0;
 
         protected override void OnDisconnected(CloseReason reason)
         {

@@ -15,7 +15,7 @@ internal sealed class Script : Session
 
     internal ScriptReceived? WhenReceived { get; init; }
 
-    internal Action<Script>? WhenPeerFinished { get; init; }
+    internal Action<Script>? WhenEndOfStream { get; init; }
 
     internal Action<Script, LoopTimer>? WhenTimer { get; init; }
 
@@ -35,10 +35,10 @@ internal sealed class Script : Session
 
     protected override void OnReceived(ReadOnlySpan<byte> data) => WhenReceived?.Invoke(this, data);
 
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
-        if (WhenPeerFinished is null) base.OnPeerFinished();
-        else WhenPeerFinished(this);
+        if (WhenEndOfStream is null) base.OnEndOfStream();
+        else WhenEndOfStream(this);
     }
 
     protected override void OnTimer(LoopTimer timer) => WhenTimer?.Invoke(this, timer);

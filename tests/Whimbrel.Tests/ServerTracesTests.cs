@@ -12,14 +12,14 @@ public sealed class ServerTracesTests : IAsyncLifetime
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(30);
 
     private readonly BlockingCollection<Activity> _ended = [];
-    private readonly BlockingCollection<Notice> _notices = [];
+    private readonly BlockingCollection<DiagnosticEvent> _notices = [];
     private readonly ConcurrentQueue<Activity?> _currents = new();
     private Engine _engine = null!;
     private Server _server = null!;
 
     public async ValueTask InitializeAsync()
     {
-        _engine = new Engine(new EngineOptions { Loops = 1, OnNotice = _notices.Add });
+        _engine = new Engine(new EngineOptions { Loops = 1, OnDiagnosticEvent = _notices.Add });
         _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Echo(_currents));
         await _server.StartAsync();
     }
@@ -131,9 +131,9 @@ public sealed class ServerTracesTests : IAsyncLifetime
         (await ConnectAsync("a")).Dispose();
 
         // The watchdog may have reported the busy machine first.
-        Notice notice;
+        DiagnosticEvent notice;
         do Assert.True(_notices.TryTake(out notice, s_deadline));
-        while (notice.Kind == NoticeKind.BlockedLoop);
+        while (notice.Kind == DiagnosticEventKind.BlockedLoop);
         Assert.Contains("a listener of the activities", notice.Message, StringComparison.Ordinal);
         await SayAsync(stays, "b");
         using Socket comes = await ConnectAsync("a");

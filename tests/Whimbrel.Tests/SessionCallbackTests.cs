@@ -106,10 +106,10 @@ public sealed class SessionCallbackTests
 
     private static (MemoryEngine Engine, Connection Connection, MemoryPeer Peer) Meet(Session session, Scheduling scheduling, List<string>? notices = null)
     {
-        MemoryEngine engine = new(1, onNotice: notice => notices?.Add(notice.ToString()), faults: MemoryFaults.None);
+        MemoryEngine engine = new(1, onDiagnosticEvent: notice => notices?.Add(notice.ToString()), faults: MemoryFaults.None);
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Scheduling = scheduling }, () => session);
         engine.Run(server.StartAsync());
-        MemoryPeer peer = engine.Dial(s_here);
+        MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         return (engine, session.Connection!, peer);
     }

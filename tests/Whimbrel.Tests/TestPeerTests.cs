@@ -262,7 +262,7 @@ public sealed class TestPeerTests
         using TestPeer peer = TestPeer.Connect(static () => new Script { WhenReceived = static (s, _) => s.Send(new byte[300_000]) });
         peer.IsReading = false;
         peer.Send("1");
-        Assert.True(peer.IsHeldBack == peer.BytesPending > 256 * 1024);
+        Assert.True(peer.IsAboveHighWaterMark == peer.BytesPending > 256 * 1024);
         for (int i = 0; i < 5 && peer.IsConnected; i++) peer.OnLoop(() => peer.Session.Send(new byte[300_000]));
         Assert.Equal(CloseCause.SlowConsumer, peer.CloseReason!.Value.Cause);
         Assert.True(peer.IsReset);
@@ -274,10 +274,10 @@ public sealed class TestPeerTests
         using TestPeer peer = TestPeer.Connect(static () => new Script { WhenReceived = static (s, _) => s.Send(new byte[400_000]) });
         peer.IsReading = false;
         peer.Send("1");
-        Assert.True(peer.IsHeldBack);
+        Assert.True(peer.IsAboveHighWaterMark);
         peer.Send("2");
         peer.IsReading = true;
-        Assert.False(peer.IsHeldBack);
+        Assert.False(peer.IsAboveHighWaterMark);
         Assert.Equal(800_000, peer.Receive().Length);
     }
 
@@ -288,7 +288,7 @@ public sealed class TestPeerTests
     {
         Script session = new() { WhenReceived = static (s, data) => s.Got.AddRange(data) };
         using TestPeer peer = TestPeer.Connect(() => session);
-        session.FinishSending();
+        session.ShutdownSend();
         Assert.True(peer.IsSessionFinished);
         Assert.Null(peer.CloseReason);
         peer.Send("still here");
@@ -303,7 +303,7 @@ public sealed class TestPeerTests
     {
         using TestPeer peer = TestPeer.Connect(static () => new Script
         {
-            WhenPeerFinished = static s =>
+            WhenEndOfStream = static s =>
         {
             s.Send("bye");
             s.Close();

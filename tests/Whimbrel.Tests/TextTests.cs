@@ -183,8 +183,8 @@ public sealed class TextTests
     [InlineData("plain, ümlaut \u00a0 \u2027 \u202f \u2065 \u206a \ud83d\ude00 C:\\new", "plain, ümlaut \u00a0 \u2027 \u202f \u2065 \u206a \ud83d\ude00 C:\\new")]
     public void Control_characters_of_foreign_values_are_escaped_in_notices_errors_and_reasons(string foreign, string escaped)
     {
-        Assert.Equal(escaped, new Notice(NoticeKind.System, foreign, "page.md").Message);
-        Assert.Equal(escaped, (default(Notice) with { Message = foreign }).Message);
+        Assert.Equal(escaped, new DiagnosticEvent(DiagnosticEventKind.System, foreign, "page.md").Message);
+        Assert.Equal(escaped, (default(DiagnosticEvent) with { Message = foreign }).Message);
         Assert.Equal(escaped, new NetworkException(new NetworkError(0, ErrorCategory.System, foreign)).Message);
         Assert.Equal(escaped, (default(NetworkError) with { Message = foreign }).Message);
         Assert.Equal(escaped, new TlsException(TlsFailure.LocalFault, foreign).Message);
@@ -196,7 +196,7 @@ public sealed class TextTests
     [Fact]
     public void A_notice_prints_its_message_and_names_its_page_and_the_command()
     {
-        Notice notice = new(NoticeKind.System, "Something happened.", "port-taken.md");
+        DiagnosticEvent notice = new(DiagnosticEventKind.System, "Something happened.", "port-taken.md");
         Assert.Equal("Something happened.", notice.ToString());
         Assert.Equal("See docs/symptoms/port-taken.md, or: whimbrel explain port-taken", notice.Help);
         Assert.Equal("Whimbrel: Something happened. See docs/symptoms/port-taken.md, or: whimbrel explain port-taken", StandardError.TextOf(notice));
@@ -206,7 +206,7 @@ public sealed class TextTests
     public void A_notice_on_standard_error_has_the_stack_trace_and_no_line_that_a_value_forged()
     {
         Exception thrown = Assert.Throws<InvalidOperationException>(ThrowForeign);
-        string[] lines = StandardError.TextOf(new Notice(NoticeKind.UserException, $"a timer threw {ErrorText.Of(thrown)}.", "user-exception.md", thrown)).Split('\n');
+        string[] lines = StandardError.TextOf(new DiagnosticEvent(DiagnosticEventKind.UserException, $"a timer threw {ErrorText.Of(thrown)}.", "user-exception.md", thrown)).Split('\n');
         Assert.StartsWith("Whimbrel: a timer threw InvalidOperationException: outer. See ", lines[0], StringComparison.Ordinal);
         Assert.Equal("   InvalidOperationException: outer", lines[1]);
         Assert.Contains(lines[2..], static l => l.StartsWith("      at ", StringComparison.Ordinal) && l.Contains(nameof(ThrowForeign), StringComparison.Ordinal));

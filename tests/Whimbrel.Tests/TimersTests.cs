@@ -451,8 +451,8 @@ public sealed class TimersTests
     [Fact]
     public void A_timer_with_a_throwing_callback_does_not_keep_others_from_firing()
     {
-        List<Notice> notices = [];
-        MemoryEngine engine = new(1, onNotice: notices.Add);
+        List<DiagnosticEvent> notices = [];
+        MemoryEngine engine = new(1, onDiagnosticEvent: notices.Add);
         Timers timers = new();
         int fired = 0;
         timers.Set(new LoopTimer(engine.GetLoop(0), static _ => throw new FormatException("no"), null), 1);

@@ -121,14 +121,14 @@ public sealed partial class ChatPortTests
         using Peer anna = tool.Connect();
         await anna.SayAsync("/name anna");
         await anna.Lines.ThatContains("* you are anna now.");
-        using ClientWebSocket flood = await DialAsync(tool);
+        using ClientWebSocket flood = await ConnectAsync(tool);
         const int lines = 60;
         for (int i = 0; i < lines; i++) await SayAsync(flood, $"line {i}");
         for (int i = 0; i < lines; i++) Assert.EndsWith($": line {i}", await anna.Lines.ThatContains(": "), StringComparison.Ordinal);
         await SayAsync(flood, string.Concat(Enumerable.Repeat("x\n", 1500)));
         Assert.Equal((1008, "too many lines at once"), await CloseOfAsync(flood));
 
-        using ClientWebSocket large = await DialAsync(tool), binary = await DialAsync(tool);
+        using ClientWebSocket large = await ConnectAsync(tool), binary = await ConnectAsync(tool);
         await SayAsync(large, new string('m', 4096));
         Assert.EndsWith(new string('m', 4096), await anna.Lines.ThatContains(": m"), StringComparison.Ordinal);
         await SayAsync(large, new string('x', 4097));
@@ -225,7 +225,7 @@ public sealed partial class ChatPortTests
 
     private static string PicturePath() => Path.Combine(SourceTree.Root, "docs", "images", "chat.png");
 
-    private static async Task<ClientWebSocket> DialAsync(RunningTool tool)
+    private static async Task<ClientWebSocket> ConnectAsync(RunningTool tool)
     {
         ClientWebSocket socket = new();
         await socket.ConnectAsync(new Uri($"ws://{tool.Address}/"), Stop);

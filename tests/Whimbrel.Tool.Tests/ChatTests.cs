@@ -102,7 +102,7 @@ public class ChatTests
         using var bert = await EnterAsync(tool, "bert");
         const int lines = 100;
         await flood.SendAsync(Encoding.UTF8.GetBytes(string.Concat(Enumerable.Range(0, lines).Select(i => $"line {i}\n"))));
-        flood.FinishSending();
+        flood.ShutdownSend();
         await bert.Lines.ThatContains("flood: line 0");
         await anna.SayAsync("may I?");
 

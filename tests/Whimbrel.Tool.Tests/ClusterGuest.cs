@@ -129,17 +129,17 @@ internal sealed partial class ClusterGuest : IDisposable
         try
         {
             using StreamReader reader = new(_stream, Encoding.UTF8);
-            while (await reader.ReadLineAsync() is { } line) Note(() => _lines.Add(line));
+            while (await reader.ReadLineAsync() is { } line) Report(() => _lines.Add(line));
         }
         catch (Exception e) when (e is IOException or ObjectDisposedException)
         {
             // The connection has ended.
         }
 
-        Note(() => _hasEnded = true);
+        Report(() => _hasEnded = true);
     }
 
-    private void Note(Action change)
+    private void Report(Action change)
     {
         lock (_gate)
         {

@@ -65,7 +65,7 @@ public class EchoTests
         await using var tool = await RunningTool.Serve("discard");
         using var peer = tool.Connect();
         await peer.SendAsync(new byte[1_000_000]);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(0, await peer.ReadSomeAsync(new byte[1]));
         Assert.Contains("1000000 bytes in, 0 bytes out", await tool.StopAsync(), StringComparison.Ordinal);
     }

@@ -24,7 +24,7 @@ internal sealed class Peer : IDisposable
 
     public async Task SendAsync(ReadOnlyMemory<byte> bytes) => await _stream.WriteAsync(bytes, TestContext.Current.CancellationToken);
 
-    public void FinishSending() => _socket.Shutdown(SocketShutdown.Send);
+    public void ShutdownSend() => _socket.Shutdown(SocketShutdown.Send);
 
     public Task<byte[]> ReadAsync(int count) => Deadline.Within(
         async cancellation =>

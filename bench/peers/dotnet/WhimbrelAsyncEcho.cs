@@ -18,7 +18,7 @@ internal sealed class WhimbrelAsyncEcho : Session
         await Task.Delay(Timeout.Infinite);
     }
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         // Processes everything: unconsumed bytes are only delivered again with more bytes or after a pause, and the
         // peer may be waiting for the responses.

@@ -371,7 +371,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     void IThreadPoolWorkItem.Execute()
     {
-        using PoolWakes answers = _socket is { } socket ? socket.GatherWakes() : default;
+        using WakeUpBatch answers = _socket is { } socket ? socket.BatchWakeUps() : default;
         RunTurn();
     }
 

@@ -5,7 +5,7 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
 {
     public BridgeEnd End => end;
 
-    protected override string NoticeName => end.OwnerName;
+    protected override string DiagnosticName => end.OwnerName;
 
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
@@ -23,7 +23,7 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
         if (end.WantsTelling) HandOver(new TellingBridge(end));
     }
 
-    protected override void OnHandshaking() => end.Handshaking(this);
+    protected override void OnTlsHandshakeStarting() => end.Handshaking(this);
 
     protected override void OnConnected() => end.Connected(this);
 

@@ -34,7 +34,7 @@ internal sealed class Link
     private const int NoticePaceMs = 60_000;
     private const int StallMs = 200; // a wait for queued bytes ends when none of them left meanwhile
 
-    // Per engine, because each engine has its own OnNotice.
+    // Per engine, because each engine has its own OnDiagnosticEvent.
     private static readonly ConditionalWeakTable<Engine, StrongBox<long>> s_notedAt = [];
 
     [ThreadStatic] private static Link? t_telling;
@@ -55,9 +55,9 @@ internal sealed class Link
     private long _unlooked; // sent since the budget was asked
     private int _chunk; // most bytes of one TellReceived
     private Client? _client;
-    private Action? _dialAfterEnd;
+    private Action? _connectAfterEnd;
     private int _ends; // that are being told
-    private int _dials; // a dial that failed may be told so by its session before its call is, and another be under way by then
+    private int _connects; // a dial that failed may be told so by its session before its call is, and another be under way by then
     private int _givenUp; // the last dial that was, by its number
     private TaskCompletionSource<bool>? _ready; // of a sync Connect
 
@@ -118,7 +118,7 @@ internal sealed class Link
             {
                 if (native is not null && _socket?.IsOf(native) != true) _socket = LinkedSocket.Over(native, bridge!);
                 Session? ended = bridge ?? _last;
-                if (native is null && _socket is null && (ended is not null || _dials > 0))
+                if (native is null && _socket is null && (ended is not null || _connects > 0))
                     _socket = LinkedSocket.Ended(ended);
                 return _socket;
             }
@@ -277,9 +277,9 @@ internal sealed class Link
     }
 
     /// <summary>The dial ended before it had a session.</summary>
-    private void DialFailed(int dial, SocketError error)
+    private void ConnectFailed(int dial, SocketError error)
     {
-        if (!_isConnecting || dial != _dials) return;
+        if (!_isConnecting || dial != _connects) return;
         _hasFailed = true;
         _failure = $"cannot connect: {new SocketException((int)error).Message}";
         if (ErrorMap.IsTold(error)) _owner.TellError(error);
@@ -307,7 +307,7 @@ internal sealed class Link
         if (Interlocked.CompareExchange(ref last, now, notedAt) != notedAt) return;
         string text = $"{_owner.GetType().Name} cannot connect to {bridge.RemoteEndPoint}: {why}. OnError gets NotConnected. "
             + "The certificateValidationCallback of SslContext decides which certificates are taken.";
-        client.Note(new Notice(NoticeKind.TlsHandshake, text, "tls-handshake.md"));
+        client.Report(new DiagnosticEvent(DiagnosticEventKind.TlsHandshake, text, "tls-handshake.md"));
     }
 
     /// <summary>Tells Disconnecting, once, and then the link is not connected any more.</summary>
@@ -346,7 +346,7 @@ internal sealed class Link
             _server?.Forget(this);
             Interlocked.Decrement(ref _ends);
             Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
-            Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
+            Interlocked.Exchange(ref _connectAfterEnd, null)?.Invoke();
         }
     }
 
@@ -608,7 +608,7 @@ internal sealed class Link
     {
         if (!_isConnected || _bridge is not { } bridge)
         {
-            if (_isConnecting && _server is null) GiveUpDial();
+            if (_isConnecting && _server is null) GiveUpConnect();
             return false;
         }
 
@@ -664,10 +664,10 @@ internal sealed class Link
     }
 
     // A disconnect cancels the connect attempt, also one that has not begun.
-    private void GiveUpDial()
+    private void GiveUpConnect()
     {
-        // DialAsync reads it before and after the attempt begins, so one of the two threads sees the other.
-        Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _dials));
+        // ConnectAsync reads it before and after the attempt begins, so one of the two threads sees the other.
+        Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _connects));
         _ = Volatile.Read(ref _client)?.DisconnectAsync().AsTask();
     }
 
@@ -695,15 +695,15 @@ internal sealed class Link
     // ------------------------------------------------------------------ dialling
 
     /// <param name="make">Makes the client, of options as they are now.</param>
-    internal bool ConnectAsync(Func<Func<Session>, Client> make) => Dial(make, isSync: false) is not null;
+    internal bool ConnectAsync(Func<Func<Session>, Client> make) => Connect(make, isSync: false) is not null;
 
     internal bool Connect(Func<Func<Session>, Client> make)
     {
         if (Loop.Current is not null) throw new InvalidOperationException("Connect waits, and a loop must not: call ConnectAsync, or leave CompatOptions.Callbacks on the pool.");
-        if (Dial(make, isSync: true) is not { } ready) return false;
+        if (Connect(make, isSync: true) is not { } ready) return false;
         // A callback of the old connection may be waiting for a lock that the caller holds.
         int mostMs = (int)CompatOptions.DrainTimeout.TotalMilliseconds;
-        if (!Wait.For(ready, mostMs) && Interlocked.Exchange(ref _dialAfterEnd, null) is not null)
+        if (!Wait.For(ready, mostMs) && Interlocked.Exchange(ref _connectAfterEnd, null) is not null)
         {
             _isConnecting = false;
             return false;
@@ -712,22 +712,22 @@ internal sealed class Link
         return Wait.For(ready);
     }
 
-    private Task<bool>? Dial(Func<Func<Session>, Client> make, bool isSync)
+    private Task<bool>? Connect(Func<Func<Session>, Client> make, bool isSync)
     {
         TaskCompletionSource<bool>? ready = null;
         lock (_gate)
         {
             if (_isConnected || _isConnecting) return null;
             _isConnecting = true;
-            _dials++;
+            _connects++;
             if (isSync) ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
         }
 
         // The old connection is told to its end before a new one begins, but by a callback of its own that waits: also by asking again whether it is connected.
         if (HasToEnd())
         {
-            Volatile.Write(ref _dialAfterEnd, () => Start(make, ready));
-            if (!HasToEnd()) Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
+            Volatile.Write(ref _connectAfterEnd, () => Start(make, ready));
+            if (!HasToEnd()) Interlocked.Exchange(ref _connectAfterEnd, null)?.Invoke();
         }
         else Start(make, ready);
 
@@ -758,10 +758,10 @@ internal sealed class Link
             throw;
         }
 
-        _ = DialAsync(make, _dials);
+        _ = ConnectAsync(make, _connects);
     }
 
-    private async Task DialAsync(Func<Func<Session>, Client> make, int dial)
+    private async Task ConnectAsync(Func<Func<Session>, Client> make, int dial)
     {
         // On the pool, so that a callback that dials has its order, and what fails at once is told behind it.
         await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
@@ -794,6 +794,6 @@ internal sealed class Link
             error = SocketError.SocketError;
         }
 
-        DialFailed(dial, error);
+        ConnectFailed(dial, error);
     }
 }

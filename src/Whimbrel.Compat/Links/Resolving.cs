@@ -7,7 +7,7 @@ namespace Whimbrel.Compat.Links;
 internal sealed class Resolving
 {
     private readonly Lock _gate = new();
-    private readonly List<Link> _dialling = [];
+    private readonly List<Link> _connecting = [];
     private CancellationTokenSource? _lookUps;
 
     /// <summary>Of those of UDP, which has no dial: cancelled by the next <see cref="Cancel"/>.</summary>
@@ -23,8 +23,8 @@ internal sealed class Resolving
     {
         lock (_gate)
         {
-            _dialling.RemoveAll(static l => !l.IsConnecting);
-            if (!_dialling.Contains(link)) _dialling.Add(link);
+            _connecting.RemoveAll(static l => !l.IsConnecting);
+            if (!_connecting.Contains(link)) _connecting.Add(link);
         }
     }
 
@@ -34,8 +34,8 @@ internal sealed class Resolving
         CancellationTokenSource? lookUps;
         lock (_gate)
         {
-            all = [.. _dialling];
-            _dialling.Clear();
+            all = [.. _connecting];
+            _connecting.Clear();
             (lookUps, _lookUps) = (_lookUps, null);
         }
 

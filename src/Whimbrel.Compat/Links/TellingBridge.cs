@@ -8,7 +8,7 @@ internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 {
     public BridgeEnd End => end;
 
-    protected override string NoticeName => end.OwnerName;
+    protected override string DiagnosticName => end.OwnerName;
 
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
@@ -21,7 +21,7 @@ internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 
     protected override void OnConnecting() => end.Connecting(this);
 
-    protected override void OnHandshaking() => end.Handshaking(this);
+    protected override void OnTlsHandshakeStarting() => end.Handshaking(this);
 
     protected override void OnConnected() => end.Connected(this);
 

@@ -43,7 +43,7 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
     /// <param name="address">Where it goes, as the client was given it.</param>
     /// <param name="port">Its port.</param>
     /// <param name="usual">The port that Host leaves out.</param>
-    internal bool Note(HttpRequest request, string address, int port, int usual)
+    internal bool Report(HttpRequest request, string address, int port, int usual)
     {
         ArgumentNullException.ThrowIfNull(request);
         if (request.IsEmpty || _asked.Count >= MostOpen) return false;

@@ -16,7 +16,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     private Timer? _timer;
     private bool _isOn;       // the request goes over what is connected or dialled now: the end of that is told next, and is its own
     private bool _mayRetry;   // what could not be sent, once, over another connection
-    private bool _dialsLater; // the connection that it cannot have is about to end, or to be ready
+    private bool _connectsLater; // the connection that it cannot have is about to end, or to be ready
 
     /// <summary>Sends a request, and connects before when that is needed.</summary>
     internal Task<HttpResponse> Begin(HttpRequest request, TimeSpan? timeout)
@@ -38,7 +38,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
             _response = null;
             _failure = null;
             _isOn = isReady = client.IsReady;
-            _dialsLater = false;
+            _connectsLater = false;
             _mayRetry = true;
             _timer = new Timer(_ => TimedOut(waiting), null, timeout ?? s_usual, Timeout.InfiniteTimeSpan);
         }
@@ -46,12 +46,12 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         HttpRequest request = client.Http.Request;
         if (request.IsEmpty || request.IsErrorSet) Fail("Invalid HTTP request!", waiting);
         else if (isReady) Send();
-        else Dial(waiting);
+        else Connect(waiting);
         return waiting.Task;
     }
 
     /// <summary>A connection is dialled, and the end of the one before has been told: the next end is this one's.</summary>
-    internal void Dialling()
+    internal void Connecting()
     {
         lock (_gate) _isOn = true;
     }
@@ -63,7 +63,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         {
             if (_waiting is null) return;
             _isOn = true;
-            _dialsLater = false;
+            _connectsLater = false;
         }
 
         Send();
@@ -93,18 +93,18 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         lock (_gate)
         {
             // One that was begun meanwhile has a connection of its own, which is not dialled before this has returned.
-            if (_waiting is null || !(_isOn || _dialsLater)) return;
-            waiting = _dialsLater ? _waiting : null;
-            _isOn = _dialsLater = false;
+            if (_waiting is null || !(_isOn || _connectsLater)) return;
+            waiting = _connectsLater ? _waiting : null;
+            _isOn = _connectsLater = false;
         }
 
-        if (waiting is not null) Dial(waiting);
+        if (waiting is not null) Connect(waiting);
         else Take(null)?.TrySetException(_failure ?? new InvalidOperationException($"No response from {client.Failure}."));
     }
 
     public void Dispose() => Fail("The client was disposed.", null);
 
-    private void Dial(TaskCompletionSource<HttpResponse> waiting)
+    private void Connect(TaskCompletionSource<HttpResponse> waiting)
     {
         for (int tries = 1; !client.Connect(); tries++)
         {
@@ -112,15 +112,15 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
             lock (_gate)
             {
                 if (_waiting != waiting || _isOn) return;
-                _dialsLater = true;
+                _connectsLater = true;
             }
 
             if (client.IsBusy) return;
             // It may have ended before this was noted: then nothing more is told.
             lock (_gate)
             {
-                if (_waiting != waiting || !_dialsLater) return;
-                _dialsLater = false;
+                if (_waiting != waiting || !_connectsLater) return;
+                _connectsLater = false;
             }
 
             if (tries == Tries)
@@ -153,7 +153,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
 
         // A connection that is about to end takes nothing, and says a little later that it is none.
         client.End();
-        Dial(waiting);
+        Connect(waiting);
     }
 
     private void TimedOut(TaskCompletionSource<HttpResponse> waiting)

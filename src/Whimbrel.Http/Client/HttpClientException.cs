@@ -28,7 +28,7 @@ public sealed class HttpClientException : IOException
     };
 
     /// <summary>Converts a failed connect attempt of the core.</summary>
-    internal static HttpClientException OfDial(NetworkException failed) => new(
+    internal static HttpClientException OfConnect(NetworkException failed) => new(
         failed.InnerException is TlsException
             ? HttpClientFailure.Tls
             : failed.Error.Category switch

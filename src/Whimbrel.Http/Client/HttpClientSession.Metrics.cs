@@ -72,5 +72,5 @@ public abstract partial class HttpClientSession
         }
     }
 
-    private void ListenerThrew(Exception exception) => NoteException(exception, "A listener of the meter or the activities \"Whimbrel\"");
+    private void ListenerThrew(Exception exception) => ReportException(exception, "A listener of the meter or the activities \"Whimbrel\"");
 }

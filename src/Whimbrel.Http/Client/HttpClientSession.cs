@@ -189,7 +189,7 @@ public abstract partial class HttpClientSession : Session
 
     /// <summary>Reads responses. Sealed.</summary>
     /// <param name="unread">Unconsumed bytes.</param>
-    protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
+    protected sealed override int OnData(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         while (!_hasFailed && IsConnected)
@@ -280,7 +280,7 @@ public abstract partial class HttpClientSession : Session
 
     /// <summary>Called when the peer has sent FIN: the end of a body without other framing, or a premature end.
     /// Sealed.</summary>
-    protected sealed override void OnPeerFinished()
+    protected sealed override void OnEndOfStream()
     {
         if (_hasFailed)
         {
@@ -321,7 +321,7 @@ public abstract partial class HttpClientSession : Session
         if (_hasFailed) return;
         _hasFailed = true;
         FailAll(failure);
-        if (failure.IsPeers) NoteProtocolError(failure);
+        if (failure.IsPeers) ReportProtocolError(failure);
         Abort();
     }
 

@@ -75,7 +75,7 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     internal ValueTask<HttpClientResponse> SendAsync()
     {
         bool isPosted;
-        using (Session.GatherWakes()) isPosted = Session.Post(static exchange => ((HttpExchange)exchange!).Session.Begin((HttpExchange)exchange), this);
+        using (Session.BatchWakeUps()) isPosted = Session.Post(static exchange => ((HttpExchange)exchange!).Session.Begin((HttpExchange)exchange), this);
         if (!isPosted) TryFail(Lost());
         else if (_stop.CanBeCanceled) _registration = _stop.UnsafeRegister(static exchange => ((HttpExchange)exchange!).Cancel(), this);
         return new ValueTask<HttpClientResponse>(this, _source.Version);

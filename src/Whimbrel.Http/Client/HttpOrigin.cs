@@ -15,10 +15,10 @@ internal sealed class HttpOrigin
         string host = uri.IdnHost;
         EndPoint target = options.EndPoint ?? (IPAddress.TryParse(host, out IPAddress? address) ? new IPEndPoint(address, uri.Port) : new DnsEndPoint(host, uri.Port));
         TlsOptions? tls = uri.Scheme == Uri.UriSchemeHttps ? options.SpokenTls ?? new TlsOptions { ApplicationProtocols = [HttpServer.ApplicationProtocol], HostName = options.EndPoint is null ? null : host } : null;
-        Dialler = new Dialler(new ClientOptions { Engine = options.Engine, EndPoint = target, Tls = tls, ConnectTimeout = options.ConnectTimeout, SendTimeout = options.SendTimeout });
+        Connector = new Connector(new ClientOptions { Engine = options.Engine, EndPoint = target, Tls = tls, ConnectTimeout = options.ConnectTimeout, SendTimeout = options.SendTimeout });
     }
 
-    internal Dialler Dialler { get; }
+    internal Connector Connector { get; }
 
     /// <summary>Host and port, for messages.</summary>
     internal string Text { get; }

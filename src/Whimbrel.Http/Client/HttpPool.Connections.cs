@@ -17,7 +17,7 @@ public sealed partial class HttpPool
     private bool _isDisposed;
 
     /// <summary>Rents an idle connection, a new one, or the next one that becomes free.</summary>
-    private ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustDial, CancellationToken stop)
+    private ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustConnect, CancellationToken stop)
     {
         LinkedListNode<TaskCompletionSource<PooledSession?>>? waiter = null;
         HttpOrigin origin;
@@ -25,7 +25,7 @@ public sealed partial class HttpPool
         {
             if (_isDisposed) throw new HttpClientException(HttpClientFailure.Closed, "The pool was disposed.");
             origin = OriginOf(uri);
-            while (!mustDial && origin.Idle.Count > 0)
+            while (!mustConnect && origin.Idle.Count > 0)
             {
                 PooledSession kept = origin.Idle[^1];
                 TakeOut(kept);
@@ -37,29 +37,29 @@ public sealed partial class HttpPool
             else waiter = origin.Waiters.AddLast(new TaskCompletionSource<PooledSession?>(TaskCreationOptions.RunContinuationsAsynchronously));
         }
 
-        return waiter is null ? DialAsync(origin, stop) : WaitOrDialAsync(origin, waiter, stop);
+        return waiter is null ? ConnectAsync(origin, stop) : WaitOrConnectAsync(origin, waiter, stop);
     }
 
-    private async ValueTask<(PooledSession Session, bool IsReused)> WaitOrDialAsync(HttpOrigin origin, LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
+    private async ValueTask<(PooledSession Session, bool IsReused)> WaitOrConnectAsync(HttpOrigin origin, LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
     {
         if (await WaitAsync(origin, waiter, stop).ConfigureAwait(false) is { } freed) return (freed, true);
-        return await DialAsync(origin, stop).ConfigureAwait(false);
+        return await ConnectAsync(origin, stop).ConfigureAwait(false);
     }
 
     /// <summary>Opens a connection for a request that has reserved it.</summary>
-    private async ValueTask<(PooledSession Session, bool IsReused)> DialAsync(HttpOrigin origin, CancellationToken stop)
+    private async ValueTask<(PooledSession Session, bool IsReused)> ConnectAsync(HttpOrigin origin, CancellationToken stop)
     {
-        Interlocked.Increment(ref _dials);
-        HttpSlot slot = new() { DialledAt = Stopwatch.GetTimestamp() };
+        Interlocked.Increment(ref _connects);
+        HttpSlot slot = new() { ConnectStartedAt = Stopwatch.GetTimestamp() };
         try
         {
-            Session session = await origin.Dialler.ConnectAsync(() => new PooledSession(this, origin, slot), null, stop).ConfigureAwait(false);
+            Session session = await origin.Connector.ConnectAsync(() => new PooledSession(this, origin, slot), null, stop).ConfigureAwait(false);
             return ((PooledSession)session, false);
         }
         catch (Exception e)
         {
             Free(origin, slot);
-            if (e is NetworkException failed) throw HttpClientException.OfDial(failed);
+            if (e is NetworkException failed) throw HttpClientException.OfConnect(failed);
             if (e is ObjectDisposedException) throw new HttpClientException(HttpClientFailure.Closed, "The pool was disposed.", e);
             throw;
         }
@@ -108,7 +108,7 @@ public sealed partial class HttpPool
         {
             if (!origin.IsEmpty) continue;
             _origins.Remove(key);
-            _ = origin.Dialler.DisposeAsync().AsTask(); // completes without a wait
+            _ = origin.Connector.DisposeAsync().AsTask(); // completes without a wait
         }
     }
 
@@ -189,7 +189,7 @@ public sealed partial class HttpPool
                 waiting += origin.Waiters.Count;
             }
 
-            return new HttpPoolCounters(Interlocked.Read(ref _requests), Interlocked.Read(ref _failures), Interlocked.Read(ref _dials), Interlocked.Read(ref _repeats), Interlocked.Read(ref _redirects), connections, _idle, waiting);
+            return new HttpPoolCounters(Interlocked.Read(ref _requests), Interlocked.Read(ref _failures), Interlocked.Read(ref _connects), Interlocked.Read(ref _repeats), Interlocked.Read(ref _redirects), connections, _idle, waiting);
         }
     }
 
@@ -211,6 +211,6 @@ public sealed partial class HttpPool
             }
         }
 
-        foreach (HttpOrigin origin in origins) await origin.Dialler.DisposeAsync().ConfigureAwait(false);
+        foreach (HttpOrigin origin in origins) await origin.Connector.DisposeAsync().ConfigureAwait(false);
     }
 }

@@ -25,7 +25,7 @@ public sealed partial class HttpPool : IAsyncDisposable
 {
     private long _requests;
     private long _failures;
-    private long _dials;
+    private long _connects;
     private long _repeats;
     private long _redirects;
 

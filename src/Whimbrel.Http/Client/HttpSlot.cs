@@ -7,5 +7,5 @@ internal sealed class HttpSlot
     internal bool IsFree { get; set; }
 
     /// <summary>Start of the connect attempt, on the clock of <see cref="System.Diagnostics.Stopwatch"/>.</summary>
-    internal long DialledAt { get; set; }
+    internal long ConnectStartedAt { get; set; }
 }

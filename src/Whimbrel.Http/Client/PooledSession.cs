@@ -146,7 +146,7 @@ internal sealed class PooledSession : Session
 
     // ------------------------------------------------------------------ the answer
 
-    protected override void OnHandshaking() => _handshakeAt = Stopwatch.GetTimestamp();
+    protected override void OnTlsHandshakeStarting() => _handshakeAt = Stopwatch.GetTimestamp();
 
     protected override void OnConnected()
     {
@@ -154,7 +154,7 @@ internal sealed class PooledSession : Session
         _readyAt = Stopwatch.GetTimestamp();
     }
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         while (true)
@@ -261,7 +261,7 @@ internal sealed class PooledSession : Session
         TimeSpan firstByte = Stopwatch.GetElapsedTime(exchange.SentAt, exchange.AnsweredAt);
         if (_readyAt == 0) return new HttpClientTimes(default, default, firstByte);
         long dialled = _handshakeAt == 0 ? _readyAt : _handshakeAt;
-        HttpClientTimes times = new(Stopwatch.GetElapsedTime(Slot.DialledAt, dialled), Stopwatch.GetElapsedTime(dialled, _readyAt), firstByte);
+        HttpClientTimes times = new(Stopwatch.GetElapsedTime(Slot.ConnectStartedAt, dialled), Stopwatch.GetElapsedTime(dialled, _readyAt), firstByte);
         _readyAt = 0;
         return times;
     }
@@ -276,7 +276,7 @@ internal sealed class PooledSession : Session
         switch (part)
         {
             case HttpMessagePart.Data:
-                int length = _reader.Length, wanted = OfferBody(rest.Slice(_reader.Start, length));
+                int length = _reader.Length, wanted = DeliverBody(rest.Slice(_reader.Start, length));
                 if (wanted < length)
                 {
                     _reader.GoBack(mark);
@@ -333,7 +333,7 @@ internal sealed class PooledSession : Session
 
     // ------------------------------------------------------------------ the end
 
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
         if (Now == Phase.Idle)
         {
@@ -380,7 +380,7 @@ internal sealed class PooledSession : Session
     {
         if (Now == Phase.Body) EndBody(failure);
         _exchange!.TryFail(failure);
-        if (failure.IsPeers) NoteProtocolError(failure);
+        if (failure.IsPeers) ReportProtocolError(failure);
         Finish(isAbort: true);
     }
 

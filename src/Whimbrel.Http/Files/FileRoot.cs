@@ -25,7 +25,7 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
     {
         if (KernelProbe.CanStayBelow) return Beneath.Look(_path, name, links);
         if (Resolve(name) is not { } file) return default;
-        return Directory.Exists(file) ? new FoundFile(FoundKind.Folder, default) : File.Exists(file) ? Note(new FileInfo(file)) : default;
+        return Directory.Exists(file) ? new FoundFile(FoundKind.Folder, default) : File.Exists(file) ? Report(new FileInfo(file)) : default;
     }
 
     /// <summary>Opens a file; null if it does not exist. Blocks.</summary>
@@ -69,7 +69,7 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
     /// <summary>Returns the current stamp of an open file. Blocks.</summary>
     internal static FileStamp StampOf(SafeFileHandle handle) => KernelProbe.CanStayBelow ? Beneath.StampOf(handle) : FileStamp.Of(handle);
 
-    private static FoundFile Note(FileInfo file) => new(FoundKind.File, new FileStamp(file.Length, file.LastWriteTimeUtc.Ticks, 0, 0));
+    private static FoundFile Report(FileInfo file) => new(FoundKind.File, new FileStamp(file.Length, file.LastWriteTimeUtc.Ticks, 0, 0));
 
     /// <summary>Resolves a name to a path; null if a link is not allowed.</summary>
     private string? Resolve(ReadOnlySpan<byte> name)

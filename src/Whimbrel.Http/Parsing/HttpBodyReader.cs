@@ -2,7 +2,7 @@ namespace Whimbrel.Http.Parsing;
 
 /// <summary>
 /// Reads a body as pieces of the given bytes, without its framing. Unconsumed bytes are passed again, followed by new
-/// ones, as by <see cref="Session.OnUnread"/>. The result does not depend on how they are split. After a broken rule no
+/// ones, as by <see cref="Session.OnData"/>. The result does not depend on how they are split. After a broken rule no
 /// more can be read.
 /// </summary>
 /// <remarks>

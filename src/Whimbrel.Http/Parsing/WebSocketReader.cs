@@ -9,7 +9,7 @@ namespace Whimbrel.Http.Parsing;
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Unconsumed bytes are passed again, followed by new ones, as by <see cref="Session.OnUnread"/>. The messages do
+/// <item>Unconsumed bytes are passed again, followed by new ones, as by <see cref="Session.OnData"/>. The messages do
 /// not depend on how the bytes are split: pieces are reported as they arrive, control frames whole, also between
 /// fragments.</item>
 /// <item>A rule is checked at the first bytes that show it, and lengths before any byte of the payload. After a broken

@@ -112,7 +112,7 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
     {
         Judge(closeStatus, statusDescription);
         Check(static state => state is WebSocketState.Open or WebSocketState.CloseReceived);
-        ValueTask leaving = session.FinishSendingAsync(StatusOf(closeStatus), statusDescription ?? "");
+        ValueTask leaving = session.ShutdownSendAsync(StatusOf(closeStatus), statusDescription ?? "");
         Move(WebSocketState.Open, WebSocketState.CloseSent);
         bool isBoth = Move(WebSocketState.CloseReceived, WebSocketState.Closed);
         try
@@ -133,7 +133,7 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
     {
         Judge(closeStatus, statusDescription);
         Check(static state => state is WebSocketState.Open or WebSocketState.CloseReceived or WebSocketState.CloseSent);
-        session.FinishSending(StatusOf(closeStatus), statusDescription ?? "");
+        session.ShutdownSend(StatusOf(closeStatus), statusDescription ?? "");
         Move(WebSocketState.Open, WebSocketState.CloseSent);
         byte[] rest = new byte[AtMost];
         // Messages before the peer's close frame are dropped. A pending receive gets them, and the frame.

@@ -36,7 +36,7 @@ internal static class NetworkChecks
         if (!TryRead(system, "time_wait reuse", ReusePath, 1, out long[] values, out Finding trouble)) return trouble;
         return values[0] switch
         {
-            0 => Finding.Advice("time_wait reuse", "0: a port that a dialler closed first is of no use for a minute, on loopback too", "sysctl -w net.ipv4.tcp_tw_reuse=2"),
+            0 => Finding.Advice("time_wait reuse", "0: a port that a connector closed first is of no use for a minute, on loopback too", "sysctl -w net.ipv4.tcp_tw_reuse=2"),
             1 => Finding.Ok("time_wait reuse", "1: dials take ports that are a second in TIME_WAIT"),
             2 => Finding.Ok("time_wait reuse", "2: on loopback only; 1 helps processes that dial one far peer again and again"),
             _ => Finding.NotUnderstood("time_wait reuse", ReusePath, values[0].ToString(CultureInfo.InvariantCulture)),

@@ -10,7 +10,7 @@ internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
 
     protected override void OnConnected() => owner.Opened(this);
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
+    protected override int OnData(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
     void IFrameTaker.Take(in Frame frame)
     {
@@ -32,7 +32,7 @@ internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
 
     private void Reject(Exception error)
     {
-        NoteProtocolError(error);
+        ReportProtocolError(error);
         Abort();
     }
 

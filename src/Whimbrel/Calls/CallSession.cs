@@ -42,7 +42,7 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
 
     /// <summary>
     /// The peer's bytes are no frames, or frames that do not belong to this protocol, or it has called twice with one
-    /// id. The default resets the connection and gives a notice of kind <see cref="NoticeKind.Protocol"/>, at most once a
+    /// id. The default resets the connection and gives a notice of kind <see cref="DiagnosticEventKind.Protocol"/>, at most once a
     /// minute. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, whose exception says which.
     /// </summary>
     protected virtual void OnMalformed()
@@ -82,7 +82,7 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
     /// <summary>Cuts what is unread into requests.</summary>
     /// <param name="unread">What was left the last time and what has arrived since.</param>
     /// <returns>The bytes of the whole frames that were given.</returns>
-    protected sealed override int OnUnread(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
+    protected sealed override int OnData(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
     internal sealed override string ReceivingName => nameof(OnCall);
 
@@ -107,7 +107,7 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
 
     private void Reject(Exception error)
     {
-        NoteProtocolError(error);
+        ReportProtocolError(error);
         OnMalformed();
     }
 

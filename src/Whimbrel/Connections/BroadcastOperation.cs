@@ -42,7 +42,7 @@ internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Se
         }
         catch (Exception e)
         {
-            Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
+            Engine.ReportException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
         }
     }
 

@@ -29,7 +29,7 @@ internal sealed partial class Connection
                 Detach();
                 return;
             case ConnectionState.Open when !WasConnected && !HasTaken:
-                // In OnHandshaked, and nothing was said: as before the handshake.
+                // In OnTlsHandshakeCompleted, and nothing was said: as before the handshake.
                 goto case ConnectionState.Handshaking;
             case ConnectionState.Open:
                 break;
@@ -103,7 +103,7 @@ internal sealed partial class Connection
         if (_tenancy.Life.Own != OwnHalf.Finished)
         {
             _tenancy.Life.Finish();
-            Loop.FinishSend(this);
+            Loop.ShutdownSend(this);
         }
 
         StartDeadline(_tenancy.Tls is { Phase: TlsPhase.Over } || WasSaidAll ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
@@ -125,21 +125,21 @@ internal sealed partial class Connection
         if (State == ConnectionState.Open) _tenancy.SaidAllAt = _tenancy.BytesReceived + 1;
     }
 
-    internal void FinishSending()
+    internal void ShutdownSend()
     {
         if (State != ConnectionState.Open || IsFinishing) return;
-        _tenancy.Life.BeginFinish();
+        _tenancy.Life.BeginShutdown();
         RefuseForeign();
         ReleaseSends();
         _queue.CloseFill();
         Loop.Schedule(this);
     }
 
-    private void TryFinishSending()
+    private void TryShutdownSend()
     {
         if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye()) return;
         _tenancy.Life.Finish();
-        Loop.FinishSend(this);
+        Loop.ShutdownSend(this);
         // On the pool the session may not have heard of it yet, nor got the last bytes.
         if (_tenancy.Life.Peer == PeerHalf.Told) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
@@ -227,22 +227,22 @@ internal sealed partial class Connection
         }
 
         _tenancy.HoldsSocket = false;
-        Dial? dial = Dial;
-        Dial = null;
+        ConnectOperation? dial = ConnectOperation;
+        ConnectOperation = null;
         dial?.GiveUp(Reason);
         Loop.Schedule(this);
     }
 
     /// <summary>What will bring the socket, while it is under way.</summary>
-    internal Dial? Dial
+    internal ConnectOperation? ConnectOperation
     {
-        get => _tenancy.Dial;
-        set => _tenancy.Dial = value;
+        get => _tenancy.ConnectOperation;
+        set => _tenancy.ConnectOperation = value;
     }
 
-    internal void DialFailed(CloseReason reason)
+    internal void ConnectFailed(CloseReason reason)
     {
-        Dial = null;
+        ConnectOperation = null;
         SetReason(reason);
         EndAttempt();
     }
@@ -308,7 +308,7 @@ internal sealed partial class Connection
         }
         catch (Exception second)
         {
-            Loop.Engine.NoteErrorThrew(session, callback, exception, second);
+            Loop.Engine.ReportOnErrorThrew(session, callback, exception, second);
         }
     }
 

@@ -455,9 +455,9 @@ internal sealed partial class Connection
         if (generation == Generation) CloseWith(reason as CloseReason? ?? new CloseReason(CloseCause.LocalClose));
     }
 
-    internal void DrainFinishSending(uint generation)
+    internal void DrainShutdownSend(uint generation)
     {
-        if (generation == Generation) FinishSending();
+        if (generation == Generation) ShutdownSend();
     }
 
     // ------------------------------------------------------------------ SendAsync (contract 6)

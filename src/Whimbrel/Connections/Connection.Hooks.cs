@@ -31,7 +31,7 @@ internal sealed partial class Connection
         if (count == 0) return;
         _tenancy.SentUntold += count;
         // It is not off what is pending yet: whoever was not above its mark does not fall to it.
-        if (Session.DrainMarkBytes is var mark && (mark == 0 || PendingHere > mark)) _tenancy.DrainOwed = true;
+        if (Session.LowWaterMarkBytes is var mark && (mark == 0 || PendingHere > mark)) _tenancy.DrainOwed = true;
         Loop.Schedule(this);
     }
 
@@ -57,7 +57,7 @@ internal sealed partial class Connection
             AfterCallback();
         }
 
-        if (State != ConnectionState.Open || !_tenancy.DrainOwed || PendingHere > Session.DrainMarkBytes || _tenancy.FirstOperation is not null) return;
+        if (State != ConnectionState.Open || !_tenancy.DrainOwed || PendingHere > Session.LowWaterMarkBytes || _tenancy.FirstOperation is not null) return;
         _tenancy.DrainOwed = false;
         if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;
         if (Tell(SessionCallback.Drained)) AfterCallback();

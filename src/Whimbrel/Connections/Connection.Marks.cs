@@ -32,7 +32,7 @@ internal sealed partial class Connection
         return task;
     }
 
-    internal void DrainMark(uint generation, SentMark mark)
+    internal void LowWaterMark(uint generation, SentMark mark)
     {
         if (generation == Generation) SettleStrand();
         if (generation != Generation || HasDropped) mark.SetResult(false);

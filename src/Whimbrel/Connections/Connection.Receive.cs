@@ -29,7 +29,7 @@ internal sealed partial class Connection
     internal bool IsHeldForMailbox => (_tenancy.Gate & ReceiveGate.Mailbox) != 0;
 
     /// <summary>Not read because of its own full queue (contract 9).</summary>
-    internal bool IsHeldBack => (_tenancy.Gate & ReceiveGate.BackPressure) != 0;
+    internal bool IsAboveHighWaterMark => (_tenancy.Gate & ReceiveGate.BackPressure) != 0;
 
     // Back-pressure: reading, and what was left unread, go on when no more than this is pending.
 
@@ -163,7 +163,7 @@ internal sealed partial class Connection
         AfterOffer(taken);
     }
 
-    /// <summary>One call of OnUnread, with the natural back-pressure around it (contract 9).</summary>
+    /// <summary>One call of OnData, with the natural back-pressure around it (contract 9).</summary>
     private int Offer(ReadOnlySpan<byte> data)
     {
         if (Strand is { } strand)
@@ -183,7 +183,7 @@ internal sealed partial class Connection
         try
         {
             taken = Session.CallUnread(data);
-            if ((uint)taken > (uint)data.Length) Throw.State($"OnUnread returned {taken} for {data.Length} bytes.");
+            if ((uint)taken > (uint)data.Length) Throw.State($"OnData returned {taken} for {data.Length} bytes.");
         }
         catch (Exception e)
         {
@@ -214,13 +214,13 @@ internal sealed partial class Connection
         if (_tenancy.Next is not null || IsUpgrading) AfterCallback();
     }
 
-    internal void NeedBytes(int count)
+    internal void SetMinimumBytes(int count)
     {
-        CheckNeedBytes(count, Shard.Options);
+        CheckMinimumBytes(count, Shard.Options);
         _tenancy.AtLeast = count;
     }
 
-    internal static void CheckNeedBytes(int count, ConnectionOptions options)
+    internal static void CheckMinimumBytes(int count, ConnectionOptions options)
     {
         if (count < 1 || count > options.UnreadLimitBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({options.UnreadLimitBytes})");
     }
@@ -335,14 +335,14 @@ internal sealed partial class Connection
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
 
-    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="OfferAgain"/>.</summary>
+    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="DeliverAgain"/>.</summary>
     internal void HoldForReader()
     {
         if (State == ConnectionState.Open) Shut(ReceiveGate.Reader);
     }
 
     /// <summary>What is unread comes again, also what the running callback leaves.</summary>
-    internal void OfferAgain()
+    internal void DeliverAgain()
     {
         if (State != ConnectionState.Open) return;
         Open(ReceiveGate.Reader);

@@ -16,7 +16,7 @@ internal sealed unsafe partial class Connection
         else if (State == ConnectionState.Handshaking) Greet();
     }
 
-    /// <summary>OnHandshaking has returned.</summary>
+    /// <summary>OnTlsHandshakeStarting has returned.</summary>
     internal void StrandHandshaking(bool hasEnded)
     {
         if (_tenancy.Tls is not { Phase: TlsPhase.Greeting } tls) return;
@@ -25,7 +25,7 @@ internal sealed unsafe partial class Connection
         tls.Begin();
     }
 
-    /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>
+    /// <summary>OnTlsHandshakeCompleted has returned. Unless the session did not like whom it met, it is connected now.</summary>
     internal void StrandHandshaked(bool hasEnded)
     {
         if (State != ConnectionState.Open || WasConnected) return;
@@ -37,7 +37,7 @@ internal sealed unsafe partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>OnPeerFinished has returned, and all bytes before it were delivered.</summary>
+    /// <summary>OnEndOfStream has returned, and all bytes before it were delivered.</summary>
     internal void StrandFinished()
     {
         _tenancy.Life.PeersEndWasTold();

@@ -14,10 +14,10 @@ internal sealed partial class Connection
     private static readonly TimeSpan s_alertTime = TimeSpan.FromSeconds(1);
 
     /// <summary>What the dial was for: the name that a server's certificate must cover, when the options name none.</summary>
-    internal string? DialledHost
+    internal string? ConnectedHost
     {
-        get => _tenancy.DialledHost;
-        set => _tenancy.DialledHost = value;
+        get => _tenancy.ConnectedHost;
+        set => _tenancy.ConnectedHost = value;
     }
 
     internal TlsTransport? Tls => _tenancy.Tls;
@@ -36,7 +36,7 @@ internal sealed partial class Connection
         tls.Greet();
     }
 
-    /// <summary>OnHandshaking. False on the pool: <see cref="StrandHandshaking"/> goes on when it has returned.</summary>
+    /// <summary>OnTlsHandshakeStarting. False on the pool: <see cref="StrandHandshaking"/> goes on when it has returned.</summary>
     internal bool TellsHandshaking()
     {
         if (State == ConnectionState.Concluding || (_tenancy.Hooks & SessionHooks.Handshaking) == 0) return true;
@@ -105,7 +105,7 @@ internal sealed partial class Connection
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         bool isNew = IsNewcomer;
         if (isNew && !MakeSession(info)) return;
-        // On the pool a handshake counts until OnHandshaked has returned: a stop that ends all of them must find it.
+        // On the pool a handshake counts until OnTlsHandshakeCompleted has returned: a stop that ends all of them must find it.
         if (tls.Upgrade is not null || Strand is null) tls.LeaveHandshake();
         if (tls.Upgrade is not null) UpgradeDone(tls, info);
         else if (!isNew) Greet();
@@ -186,7 +186,7 @@ internal sealed partial class Connection
     {
         if (generation != Generation || State != ConnectionState.Open || _tenancy.SendError != 0) return;
         // Other threads may have come in between; on the loop both would have been refused at the call.
-        string? obstacle = IsFinishing ? "this half was ended (FinishSending) before the upgrade"
+        string? obstacle = IsFinishing ? "this half was ended (ShutdownSend) before the upgrade"
             : _tenancy.FirstOperation is { HasStarted: true } ? "a SendAsync of another thread was in the middle of its bytes"
             : null;
         if (obstacle is not null)

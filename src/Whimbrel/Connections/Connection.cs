@@ -46,7 +46,7 @@ internal sealed partial class Connection : Resident
     /// <summary>Its half is being ended, or was: no sends are taken.</summary>
     internal bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
 
-    /// <summary>Its session has not heard of the connection yet. The last step of that is open already: OnHandshaked may send.</summary>
+    /// <summary>Its session has not heard of the connection yet. The last step of that is open already: OnTlsHandshakeCompleted may send.</summary>
     internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !WasConnected);
 
     /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
@@ -177,7 +177,7 @@ internal sealed partial class Connection : Resident
         Session.SetConnectedAt(Loop.Engine.UtcNow);
         if (Strand is { } strand)
         {
-            strand.DialledHost = DialledHost;
+            strand.ConnectedHost = ConnectedHost;
             strand.PostConnected(Session);
         }
         else
@@ -236,7 +236,7 @@ internal sealed partial class Connection : Resident
         }
         catch (Exception second)
         {
-            Loop.Engine.NoteErrorThrew(Session, callback, exception, second);
+            Loop.Engine.ReportOnErrorThrew(Session, callback, exception, second);
         }
 
         _tenancy.Next = null;
@@ -246,7 +246,7 @@ internal sealed partial class Connection : Resident
         }
         catch (Exception second)
         {
-            Loop.Engine.NoteException("EndAfterException", second);
+            Loop.Engine.ReportException("EndAfterException", second);
             AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
         }
 
@@ -354,7 +354,7 @@ internal sealed partial class Connection : Resident
     {
         if (IsBeginning)
         {
-            // Started in OnConnecting or OnHandshaked: nothing else comes before OnConnected (contract 1).
+            // Started in OnConnecting or OnTlsHandshakeCompleted: nothing else comes before OnConnected (contract 1).
             timer.IsHeld = true;
             return;
         }
@@ -493,7 +493,7 @@ internal sealed partial class Connection : Resident
             if (State != ConnectionState.Open) return;
         }
 
-        if (IsFinishing) TryFinishSending();
+        if (IsFinishing) TryShutdownSend();
         if (State == ConnectionState.Open) UpdateReceiving();
     }
 }

@@ -91,9 +91,9 @@ internal abstract class ConnectionHost
     {
         Interlocked.Increment(ref _slowConsumers);
         if (!_slowNotices.TryTake(Engine.NowMs)) return;
-        NoteSession(new Notice(
-            NoticeKind.SlowConsumer,
-            $"Session {session.Id:x} reached SendLimitBytes ({limit / 1024.0 / 1024.0:0.###} MiB; {pending / 1024.0 / 1024.0:0.0} MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.",
+        NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.SlowConsumer,
+            $"Session {session.Id:x} reached SendLimitBytes ({limit / 1024.0 / 1024.0:0.###} MiB; {pending / 1024.0 / 1024.0:0.0} MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsAboveHighWaterMark is true.",
             "slow-consumer.md"));
     }
 
@@ -102,8 +102,8 @@ internal abstract class ConnectionHost
     internal void NoteTooLarge(Session session, int length, long limit)
     {
         if (!_largeNotices.TryTake(Engine.NowMs)) return;
-        NoteSession(new Notice(
-            NoticeKind.MessageTooLarge,
+        NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.MessageTooLarge,
             $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is {limit:n0}): members with that limit go without it, and nobody is disconnected. Set AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
             "message-too-large.md"));
     }
@@ -112,9 +112,9 @@ internal abstract class ConnectionHost
     internal void NoteUnreadLimit(Session session, int unread)
     {
         if (!_unreadNotices.TryTake(Engine.NowMs)) return;
-        NoteSession(new Notice(
-            NoticeKind.MessageTooLarge,
-            $"{session.DisplayName} (session {session.Id:x}) took nothing of {unread:n0} unread bytes, and UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. An OnUnread returns how many bytes it has used, 0 only while a message is incomplete; raise UnreadLimitBytes for messages that are longer.",
+        NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.MessageTooLarge,
+            $"{session.DisplayName} (session {session.Id:x}) took nothing of {unread:n0} unread bytes, and UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. An OnData returns how many bytes it has used, 0 only while a message is incomplete; raise UnreadLimitBytes for messages that are longer.",
             "message-too-large.md"));
     }
 
@@ -122,8 +122,8 @@ internal abstract class ConnectionHost
     internal void NoteFile(Session session, Exception fault)
     {
         if (!_fileNotices.TryTake(Engine.NowMs)) return;
-        NoteSession(new Notice(
-            NoticeKind.System,
+        NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.System,
             $"Session {session.Id:x} was sending a file: {fault.Message} Its connection was ended, so that its peer does not take a part for the whole. Replace files by renaming new ones over them.",
             "file-failed.md",
             fault));
@@ -150,9 +150,9 @@ internal abstract class ConnectionHost
     {
         string type = exception.GetType().Name;
         // Servers are few, and tell their own; clients may be very many.
-        string place = IsAccepting || Options.OnNotice is not null ? $"{System.Runtime.CompilerServices.RuntimeHelpers.GetHashCode(Owner)}: " : "";
+        string place = IsAccepting || Options.OnDiagnosticEvent is not null ? $"{System.Runtime.CompilerServices.RuntimeHelpers.GetHashCode(Owner)}: " : "";
         if (!Engine.ExceptionNotices.TryTake($"{place}{what}: {type}", Engine.NowMs, out long leftOut)) return;
-        NoteSession(new Notice(NoticeKind.UserException, $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
+        NoteSession(new DiagnosticEvent(DiagnosticEventKind.UserException, $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
     }
 
     /// <summary>The handler of a stream begins: a stop waits for it. Where the session's callbacks run.</summary>
@@ -176,15 +176,15 @@ internal abstract class ConnectionHost
     /// <summary>A TLS handshake failed. Told at most once a minute; all are counted.</summary>
     internal void NoteHandshake(CloseReason reason, string page)
     {
-        if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new Notice(NoticeKind.TlsHandshake, $"{reason}. Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
+        if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new DiagnosticEvent(DiagnosticEventKind.TlsHandshake, $"{reason}. Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
     }
 
     /// <summary>The peer's bytes are no frames of the session's format. At most one notice a minute.</summary>
     internal void NoteMismatch(Session session, Exception error)
     {
         if (!_protocolNotices.TryTake(Engine.NowMs)) return;
-        NoteSession(new Notice(
-            NoticeKind.Protocol,
+        NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.Protocol,
             $"{session.DisplayName} (session {session.Id:x}) reset its connection to {session.RemoteEndPoint}: {ErrorText.WithoutStop(error.Message)}. Both sides need the same FrameFormat, with a LimitBytes that has room for the longest message.",
             "protocol-mismatch.md"));
     }
@@ -193,8 +193,8 @@ internal abstract class ConnectionHost
     internal void NoteOpenCalls(Session session, int open, double seconds)
     {
         if (!_callNotices.TryTake(Engine.NowMs)) return;
-        NoteSession(new Notice(
-            NoticeKind.Protocol,
+        NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.Protocol,
             $"{session.DisplayName} (session {session.Id:x}) has {open} calls without an answer (openLimit) and has answered none for {seconds:0} s: it receives nothing until one is answered. Answer each call that OnCall is given, with an error if need be, or raise openLimit.",
             "protocol-mismatch.md"));
     }
@@ -202,11 +202,11 @@ internal abstract class ConnectionHost
     /// <summary>A certificate could not be loaded anew, or has expired. Any thread.</summary>
     internal void NoteCertificate(string message)
     {
-        if (_certificateNotices.TryTake(Engine.NowMs)) NoteSession(new Notice(NoticeKind.Certificate, message, "tls-certificate.md"));
+        if (_certificateNotices.TryTake(Engine.NowMs)) NoteSession(new DiagnosticEvent(DiagnosticEventKind.Certificate, message, "tls-certificate.md"));
     }
 
     /// <summary>Something about one of its sessions that an operator should know.</summary>
-    internal abstract void NoteSession(Notice notice);
+    internal abstract void NoteSession(DiagnosticEvent notice);
 
     /// <summary>
     /// The handshake of a <see cref="Newcomer"/> is done: the session it gets, or null when none could be made, which was told. What it threw

@@ -17,14 +17,14 @@ internal struct DeferredOpen(bool isUnderWay)
     {
         if (!hasEnded && !sockets.OpenDeferred(fd)) return false;
         IsUnderWay = false;
-        if (_finishesLater) sockets.FinishSend(fd);
+        if (_finishesLater) sockets.ShutdownSend(fd);
         return true;
     }
 
     /// <summary>Sends FIN, when the peer has answered.</summary>
-    internal void FinishSend(SocketCalls sockets, int fd)
+    internal void ShutdownSend(SocketCalls sockets, int fd)
     {
         if (IsUnderWay) _finishesLater = true;
-        else sockets.FinishSend(fd);
+        else sockets.ShutdownSend(fd);
     }
 }

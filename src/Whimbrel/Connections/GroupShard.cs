@@ -228,13 +228,13 @@ internal sealed class GroupShard
         catch (Exception e)
         {
             // The user's memory could not be pinned: as with a predicate that throws, the members go without.
-            Loop.Engine.NoteException(SharedText, e);
+            Loop.Engine.ReportException(SharedText, e);
             GiveBack(loan);
             return default;
         }
 
         BroadcastResult result = Distribute(run, 0, length, [length], isByClass: false, except, predicate);
-        if (Loop.Blocks.Release(run) is { } thrown) Loop.Engine.NoteException(SharedText, thrown);
+        if (Loop.Blocks.Release(run) is { } thrown) Loop.Engine.ReportException(SharedText, thrown);
         return result;
     }
 
@@ -246,7 +246,7 @@ internal sealed class GroupShard
         }
         catch (Exception e)
         {
-            Loop.Engine.NoteException(SharedText, e);
+            Loop.Engine.ReportException(SharedText, e);
         }
     }
 
@@ -329,7 +329,7 @@ internal sealed class GroupShard
         }
         catch (Exception e)
         {
-            Loop.Engine.NoteException("a broadcast predicate", e);
+            Loop.Engine.ReportException("a broadcast predicate", e);
             return false;
         }
     }

@@ -43,7 +43,7 @@ internal enum PeerHalf : byte
     /// <summary>The session hears of it, on the pool in its turn; or nobody does any more.</summary>
     Finished,
 
-    /// <summary>OnPeerFinished has returned.</summary>
+    /// <summary>OnEndOfStream has returned.</summary>
     Told,
 }
 
@@ -110,7 +110,7 @@ internal struct Life
 
     // ------------------------------------------------------------------ halves
 
-    internal void BeginFinish()
+    internal void BeginShutdown()
     {
         Debug.Assert(Own == OwnHalf.Open, "a half ends once");
         Own = OwnHalf.Finishing;

@@ -23,13 +23,13 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         Returned = static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandConnecting(hasEnded)),
     };
 
-    internal static readonly SessionCallback Handshaking = new("OnHandshaking", static (session, _) => session.CallHandshaking())
+    internal static readonly SessionCallback Handshaking = new("OnTlsHandshakeStarting", static (session, _) => session.CallTlsHandshakeStarting())
     {
         Returned = static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandHandshaking(hasEnded)),
     };
 
     /// <summary>With the TlsInfo.</summary>
-    internal static readonly SessionCallback Handshaked = new("OnHandshaked", static (session, _) => session.CallHandshaked())
+    internal static readonly SessionCallback Handshaked = new("OnTlsHandshakeCompleted", static (session, _) => session.CallTlsHandshakeCompleted())
     {
         Returned = static (strand, info) => strand.HandshakedReturned((TlsInfo)info!),
     };
@@ -48,7 +48,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         Behind = static (host, session, _, _) => host.SessionTookOver(session),
     };
 
-    internal static readonly SessionCallback PeerFinished = new("OnPeerFinished", static (session, _) => session.CallPeerFinished())
+    internal static readonly SessionCallback PeerFinished = new("OnEndOfStream", static (session, _) => session.CallEndOfStream())
     {
         Returned = static (strand, _) => strand.GoOn(static (connection, _) => connection.StrandFinished()),
     };
@@ -59,7 +59,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     internal static readonly SessionCallback Drained = new("OnDrained", static (session, _) => session.CallDrained())
     {
         Bit = 1 << s_bits++,
-        IsDue = static (strand, _) => !strand.IsEnded && strand.Session.PendingBytes <= strand.Session.DrainMarkBytes,
+        IsDue = static (strand, _) => !strand.IsEnded && strand.Session.PendingBytes <= strand.Session.LowWaterMarkBytes,
     };
 
     internal static readonly SessionCallback ServerStopping = new("OnServerStopping", static (session, _) => session.CallServerStopping());

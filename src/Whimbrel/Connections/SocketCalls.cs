@@ -23,10 +23,10 @@ internal abstract unsafe class SocketCalls
     internal virtual int Listen(Listener listener, out EndPoint bound) => SocketFactory.Listen(listener, out bound);
 
     /// <summary>Starts a dial; <paramref name="pending"/> when the answer is still to come: then the descriptor becomes writable.</summary>
-    internal virtual int Dial(Connector connector, out bool pending) => SocketFactory.Dial(connector, out pending);
+    internal virtual int Connect(ConnectAttempt connector, out bool pending) => SocketFactory.Connect(connector, out pending);
 
     /// <summary>The error that a dial ended with; 0 when it is connected.</summary>
-    internal virtual int DialErrorOf(int fd)
+    internal virtual int ConnectErrorOf(int fd)
     {
         int error;
         uint length = sizeof(int);
@@ -148,7 +148,7 @@ internal abstract unsafe class SocketCalls
     // ------------------------------------------------------------------ ending
 
     /// <summary>Sends FIN.</summary>
-    internal virtual void FinishSend(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
+    internal virtual void ShutdownSend(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
 
     /// <summary>A receive gives what has arrived, and then the end.</summary>
     internal virtual void FinishReceive(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RD);
@@ -198,9 +198,9 @@ internal abstract unsafe class SocketCalls
     }
 
     /// <summary>A dial has its answer: 0, and the connector knows where it is bound, or the error number.</summary>
-    internal int EndDial(Connector connector, int fd)
+    internal int EndConnect(ConnectAttempt connector, int fd)
     {
-        int error = DialErrorOf(fd);
+        int error = ConnectErrorOf(fd);
         if (error == 0) connector.LocalEndPoint = LocalEndPointOf(fd);
         return error;
     }

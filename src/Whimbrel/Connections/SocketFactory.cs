@@ -84,10 +84,10 @@ internal static unsafe class SocketFactory
 
     /// <summary>Starts a dial. The descriptor, or minus the error number, as <see cref="Listen"/>; <paramref name="pending"/> when the answer is still to come.</summary>
     // Safe: as in Listen.
-    internal static int Dial(Connector connector, out bool pending)
+    internal static int Connect(ConnectAttempt connector, out bool pending)
     {
         pending = false;
-        int fd = OpenToDial(connector);
+        int fd = OpenToConnect(connector);
         if (fd < 0) return fd;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         if (Syscall.Connect(fd, address, AddressCodec.Encode(connector.Target, address)) == 0) return fd;
@@ -102,7 +102,7 @@ internal static unsafe class SocketFactory
 
     /// <summary>A descriptor with its options set, bound if there is a local address: all of a dial but the connect.</summary>
     // Safe: as in Listen.
-    internal static int OpenToDial(Connector connector)
+    internal static int OpenToConnect(ConnectAttempt connector)
     {
         int fd = Open(connector, connector.Target, SocketAbi.SOCK_STREAM, connector.Options.CreateSocket, out NetworkException? fault);
         connector.Fault = fault;

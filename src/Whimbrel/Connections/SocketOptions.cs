@@ -51,7 +51,7 @@ internal unsafe ref struct SocketOptions
     }
 
     /// <summary>All options of a dial before it is bound and connects, then the hook. What went wrong, or null.</summary>
-    internal static NetworkException? ApplyTo(Connector connector, RawSocket socket)
+    internal static NetworkException? ApplyTo(ConnectAttempt connector, RawSocket socket)
     {
         ConnectionOptions options = connector.Options;
         SocketOptions target = new(socket, connector.Target);
@@ -64,7 +64,7 @@ internal unsafe ref struct SocketOptions
             if (connector.LocalEndPoint is IPEndPoint { Port: 0 } && KernelProbe.IsLinux) SetRaw(socket, SocketAbi.IPPROTO_IP, SocketAbi.IP_BIND_ADDRESS_NO_PORT, 1);
         }
 
-        return target.Fault ?? CallHook(SocketRole.Dialled, socket, connector.Target, options);
+        return target.Fault ?? CallHook(SocketRole.Connected, socket, connector.Target, options);
     }
 
     /// <summary>On Linux all of TCP's are, and of a Unix socket's none. Elsewhere nobody promises it.</summary>

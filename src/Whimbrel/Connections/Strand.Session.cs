@@ -335,9 +335,9 @@ internal sealed partial class Strand
 
     // ------------------------------------------------------------------ the rest, inside a callback
 
-    internal void NeedBytes(int count)
+    internal void SetMinimumBytes(int count)
     {
-        Connection.CheckNeedBytes(count, _host.Options);
+        Connection.CheckMinimumBytes(count, _host.Options);
         _atLeast = count;
     }
 

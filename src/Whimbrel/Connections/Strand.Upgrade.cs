@@ -14,7 +14,7 @@ internal sealed partial class Strand
     private bool _isLast;
 
     /// <summary>What the dial was for. Set before OnConnected: on the pool the connection may serve another when it is needed.</summary>
-    internal string? DialledHost { get; set; }
+    internal string? ConnectedHost { get; set; }
 
     internal bool IsAccepting => _host.IsAccepting;
 
@@ -44,7 +44,7 @@ internal sealed partial class Strand
         if (!_loop.PostControl(static (_, c, u, g) => ((Connection)c!).StrandUpgrading((uint)g, (TlsUpgrade)u!), _connection, upgrade, _generation)) upgrade.Rest.Clear();
     }
 
-    /// <summary>OnHandshaked has returned.</summary>
+    /// <summary>OnTlsHandshakeCompleted has returned.</summary>
     internal void HandshakedReturned(TlsInfo info)
     {
         if (_upgrade is not { } upgrade)

@@ -97,7 +97,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         BackPressure = 2,
         HandOver = 4,
 
-        /// <summary>From the call of UpgradeToTls on; ends behind OnHandshaked.</summary>
+        /// <summary>From the call of UpgradeToTls on; ends behind OnTlsHandshakeCompleted.</summary>
         Upgrade = 8,
 
         /// <summary>Whoever reads a body of the session has not asked for more.</summary>
@@ -440,7 +440,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>The send queue has drained. Loop's thread.</summary>
     internal void ReleaseBackPressure() => Release(Holds.BackPressure);
 
-    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="OfferAgain"/>.</summary>
+    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="DeliverAgain"/>.</summary>
     internal void HoldForReader() => Hold(Holds.Reader);
 
     /// <summary>Inside the callback that goes on after it has returned.</summary>
@@ -449,7 +449,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     internal void ReleaseCallback() => Release(Holds.Callback);
 
     /// <summary>What is unread comes again, also what the running callback leaves. On the strand.</summary>
-    internal void OfferAgain()
+    internal void DeliverAgain()
     {
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
@@ -559,7 +559,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>The callback that a step runs, for messages.</summary>
     private string NameOf(Step step, in StrandEvent item) => step switch
     {
-        Step.Finish => "OnPeerFinished",
+        Step.Finish => "OnEndOfStream",
         Step.Last => _wasConnected ? "OnDisconnected" : "OnConnectFailed",
         Step.Event => item.Kind switch
         {
@@ -663,7 +663,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         }
         catch (Exception e)
         {
-            _loop.Engine.NoteException(UserCode.Continuation, e);
+            _loop.Engine.ReportException(UserCode.Continuation, e);
         }
     }
 
@@ -729,7 +729,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         }
         catch (Exception second)
         {
-            _loop.Engine.NoteException("EndAfterException", second);
+            _loop.Engine.ReportException("EndAfterException", second);
             AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
         }
 
@@ -744,7 +744,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         }
         catch (Exception second)
         {
-            _loop.Engine.NoteErrorThrew(session, _running ?? "OnReceived", exception, second);
+            _loop.Engine.ReportOnErrorThrew(session, _running ?? "OnReceived", exception, second);
         }
     }
 
@@ -793,7 +793,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         try
         {
             taken = _session.CallUnread(data);
-            if ((uint)taken > (uint)data.Length) Throw.State($"OnUnread returned {taken} for {data.Length} bytes.");
+            if ((uint)taken > (uint)data.Length) Throw.State($"OnData returned {taken} for {data.Length} bytes.");
         }
         catch (Exception e)
         {
@@ -826,7 +826,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
     internal void KnowsOfQueue() => _knowsOfQueue = true;
 
-    internal bool IsHeldBack => (_holds & Holds.BackPressure) != 0;
+    internal bool IsAboveHighWaterMark => (_holds & Holds.BackPressure) != 0;
 
     /// <summary>
     /// A send of the running callback does not fit: waits until the loop has offered to the system what was sent before it. A

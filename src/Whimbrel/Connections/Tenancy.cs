@@ -21,8 +21,8 @@ internal struct Tenancy
 
     // ---- its socket
     internal bool HoldsSocket; // accepted, and nobody has adopted it
-    internal Dial? Dial;
-    internal string? DialledHost;
+    internal ConnectOperation? ConnectOperation;
+    internal string? ConnectedHost;
     internal TlsTransport? Tls;
 
     // ---- its life

@@ -9,7 +9,7 @@ internal enum TlsPhase : byte
     /// <summary>An upgrade begins when the callback that asked for it has returned.</summary>
     Due,
 
-    /// <summary>OnHandshaking runs. From here on the handshake counts among those of its shard.</summary>
+    /// <summary>OnTlsHandshakeStarting runs. From here on the handshake counts among those of its shard.</summary>
     Greeting,
 
     /// <summary>A server waits for the whole ClientHello, a client makes its own; there is no layer yet.</summary>

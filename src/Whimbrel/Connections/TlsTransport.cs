@@ -47,7 +47,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     internal TlsProfile Profile { get; private set; } = profile;
 
     /// <summary>Client: the host. Server: the name that the peer asked for.</summary>
-    private string? Name { get; set; } = profile.IsServer ? null : profile.Options.HostName ?? connection.DialledHost;
+    private string? Name { get; set; } = profile.IsServer ? null : profile.Options.HostName ?? connection.ConnectedHost;
 
     /// <summary>The session was connected before, in the clear.</summary>
     internal TlsUpgrade? Upgrade => upgrade;
@@ -110,7 +110,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// <summary>The callback that asked for the upgrade has returned, or does soon.</summary>
     internal void BecomeDue() => Go(TlsPhase.Due);
 
-    /// <summary>OnHandshaking comes now; on the pool <see cref="Begin"/> does when it has returned.</summary>
+    /// <summary>OnTlsHandshakeStarting comes now; on the pool <see cref="Begin"/> does when it has returned.</summary>
     internal void Greet()
     {
         if (upgrade is not null) Go(TlsPhase.Greeting);
@@ -127,7 +127,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         bytes = default;
     }
 
-    /// <summary>The first byte may go out, or be looked at, unless the session has ended it in OnHandshaking.</summary>
+    /// <summary>The first byte may go out, or be looked at, unless the session has ended it in OnTlsHandshakeStarting.</summary>
     internal void Begin()
     {
         if (!IsAlive) return;

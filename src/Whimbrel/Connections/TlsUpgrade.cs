@@ -23,7 +23,7 @@ internal sealed class TlsUpgrade(TlsProfile profile, UnreadBytes unread, Complet
     /// <summary>What a strand had received in the clear and its session has not taken. The strand's until it comes back, then the loop's.</summary>
     internal UnreadStore Rest;
 
-    /// <summary>Once, on the session's thread, after OnHandshaked.</summary>
+    /// <summary>Once, on the session's thread, after OnTlsHandshakeCompleted.</summary>
     internal void Done(TlsInfo info) => Take()?.SetResult(info);
 
     /// <summary>The connection ended. Nothing when it was done before.</summary>

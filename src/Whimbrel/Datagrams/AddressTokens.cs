@@ -83,7 +83,7 @@ public sealed class AddressTokens
     public void Write(Span<byte> token, in DatagramPeer peer, long nowMs, ReadOnlySpan<byte> bound = default)
     {
         if (token.Length < TokenBytes) throw new ArgumentException($"A token has {TokenBytes} bytes, and there is room for {token.Length}.", nameof(token));
-        if (peer.IsNobody) throw new ArgumentException("The peer is nobody: a sender without a name has no address to prove.", nameof(peer));
+        if (peer.IsNone) throw new ArgumentException("The peer is nobody: a sender without a name has no address to prove.", nameof(peer));
         if (bound.Length > MaxBoundBytes) throw new ArgumentException($"A token can be bound to at most {MaxBoundBytes} bytes, not {bound.Length}.", nameof(bound));
         Keys keys = _keys;
         token[0] = keys.Number;
@@ -98,7 +98,7 @@ public sealed class AddressTokens
     /// <param name="bound">As for <see cref="Write"/>.</param>
     public AddressTokenCheck Check(ReadOnlySpan<byte> token, in DatagramPeer peer, long nowMs, ReadOnlySpan<byte> bound = default)
     {
-        if (token.Length != TokenBytes || peer.IsNobody || bound.Length > MaxBoundBytes) return AddressTokenCheck.Wrong;
+        if (token.Length != TokenBytes || peer.IsNone || bound.Length > MaxBoundBytes) return AddressTokenCheck.Wrong;
         Keys keys = _keys;
         byte[]? key = token[0] == keys.Number ? keys.Key : token[0] == keys.NumberBefore ? keys.KeyBefore : null;
         if (key is null) return AddressTokenCheck.Wrong;

@@ -315,7 +315,7 @@ internal sealed unsafe class DatagramBatch
             message.Header.Vectors->Base = first.Data + offset;
             message.Header.Name = null;
             message.Header.NameLength = 0;
-            if (!first.Peer.IsNobody && (!resident.IsConnected || first.Peer != resident.Remote))
+            if (!first.Peer.IsNone && (!resident.IsConnected || first.Peer != resident.Remote))
             {
                 message.Header.Name = _sendNames + (count * NameBytes);
                 message.Header.NameLength = DatagramSetup.Encode(in first.Peer, resident.IsV6, message.Header.Name);
@@ -325,7 +325,7 @@ internal sealed unsafe class DatagramBatch
             int run = 1;
             // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size. To members on this machine a
             // run is cut again for each of them, which costs more than it saves (measured: twice, with 100).
-            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNobody) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
+            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNone) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
             if (size <= resident.SegmentLimit && size > 0 && !isAlone)
             {
                 if (first.Count == 1) run = RunAt(queue, next, out bytes);

@@ -64,7 +64,7 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
     }
 
     /// <summary>True for <c>default</c>: a sender without a name, who cannot be answered.</summary>
-    public bool IsNobody => _family == 0;
+    public bool IsNone => _family == 0;
 
     /// <summary>InterNetwork, InterNetworkV6, Unix, or Unspecified for nobody.</summary>
     public AddressFamily Family => _family switch

@@ -65,7 +65,7 @@ internal sealed partial class DatagramResident
     internal SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer)
     {
         if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
-        if (peer.IsNobody && !IsConnected) ThrowNobody();
+        if (peer.IsNone && !IsConnected) ThrowNobody();
         if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer);
         if (!MayAnswer(in peer, 1, data.Length)) return SendResult.Refused;
         if (!TryMakeRoom(data.Length, 1, out SendResult refusal))
@@ -83,7 +83,7 @@ internal sealed partial class DatagramResident
     {
         if (datagramBytes is < 1 or > DatagramOptions.MaxDatagramBytes) Throw.OutOfRange(nameof(datagramBytes), datagramBytes, $"1 to {DatagramOptions.MaxDatagramBytes}");
         if (run.Length > Options.SendLimitBytes) Throw.OutOfRange(nameof(run), run.Length, $"at most SendLimitBytes, {Options.SendLimitBytes} bytes");
-        if (peer.IsNobody && !IsConnected) ThrowNobody();
+        if (peer.IsNone && !IsConnected) ThrowNobody();
         if (run.Length == 0) return Volatile.Read(ref _refuses) ? SendResult.Closed : SendResult.Queued;
         if (!Loop.IsCurrent) return SendForeign(run, datagramBytes, in peer);
         int count = ((run.Length - 1) / datagramBytes) + 1;
@@ -260,7 +260,7 @@ internal sealed partial class DatagramResident
     internal SendResult TrySend(ReadOnlySpan<byte> data, in DatagramPeer peer)
     {
         if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
-        if (peer.IsNobody && !IsConnected) ThrowNobody();
+        if (peer.IsNone && !IsConnected) ThrowNobody();
         if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer, isFirstTry: true);
         if (_refuses || _life is Life.Made or Life.Closed) return SendResult.Closed;
         if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
@@ -385,7 +385,7 @@ internal sealed partial class DatagramResident
     internal void FailSend(int error)
     {
         ref QueuedDatagram head = ref _queue[0];
-        DatagramFault fault = new(head.Peer.IsNobody ? Remote : head.Peer, DatagramErrors.Of(error), head.Length, 0);
+        DatagramFault fault = new(head.Peer.IsNone ? Remote : head.Peer, DatagramErrors.Of(error), head.Length, 0);
         _queue.Remove(1);
         Failed++;
         AddNote(in fault, isPeerError: false);

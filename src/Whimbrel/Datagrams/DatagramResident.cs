@@ -399,8 +399,8 @@ internal sealed partial class DatagramResident : Resident
     /// <summary>What comes from there comes from here, or says so.</summary>
     internal bool IsOwn(in DatagramPeer peer)
     {
-        if (EndPoint is not IPEndPoint ip) return !peer.IsNobody && peer == new DatagramPeer(EndPoint);
-        if (peer.Port != ip.Port || peer.IsNobody) return false;
+        if (EndPoint is not IPEndPoint ip) return !peer.IsNone && peer == new DatagramPeer(EndPoint);
+        if (peer.Port != ip.Port || peer.IsNone) return false;
         bool isWildcard = ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any);
         return isWildcard ? OwnAddresses.Contains(in peer) : peer == new DatagramPeer(ip);
     }
@@ -422,7 +422,7 @@ internal sealed partial class DatagramResident : Resident
         }
         catch (Exception e)
         {
-            Loop.Engine.NoteException("OnError of a datagram handler", e);
+            Loop.Engine.ReportException("OnError of a datagram handler", e);
         }
     }
 
@@ -435,8 +435,8 @@ internal sealed partial class DatagramResident : Resident
         string type = exception.GetType().Name;
         string what = $"{Loop.ActiveCallback ?? "A callback"} of {HandlerName}";
         if (!Loop.Engine.ExceptionNotices.TryTake($"{EndPoint}: {what}: {type}", Loop.Engine.NowMs, out long leftOut)) return;
-        Loop.Engine.Note(new Notice(
-            NoticeKind.UserException,
+        Loop.Engine.Report(new DiagnosticEvent(
+            DiagnosticEventKind.UserException,
             $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket goes on. Override OnError to handle it yourself.{NoticePaces.LeftOutText(leftOut)}",
             "user-exception.md",
             exception));
@@ -463,7 +463,7 @@ internal sealed partial class DatagramResident : Resident
         NoteLost($"A datagram to {fault.Peer} did not get there: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnPeerError to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.PeerErrors).");
     }
 
-    private void NoteLost(string message) => Loop.Engine.Note(new Notice(NoticeKind.System, message, "datagram-not-sent.md"));
+    private void NoteLost(string message) => Loop.Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, message, "datagram-not-sent.md"));
 
     internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
     {

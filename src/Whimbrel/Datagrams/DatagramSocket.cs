@@ -409,9 +409,9 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <summary>
     /// Until it is disposed, what this thread of the pool sends leaves together with what else is sent so: sends wake a sleeping loop behind what the pool has queued, and
     /// behind what that queues in its turn, as long as each of them sends. For who answers datagrams one by one on the pool, which then leave many at a time. See
-    /// <see cref="PoolWakes"/>. Any thread; elsewhere it changes nothing.
+    /// <see cref="WakeUpBatch"/>. Any thread; elsewhere it changes nothing.
     /// </summary>
-    public PoolWakes GatherWakes() => new(Engine, mayLinger: true);
+    public WakeUpBatch BatchWakeUps() => new(Engine, mayLinger: true);
 
     // ------------------------------------------------------------------ receive, pull style
 

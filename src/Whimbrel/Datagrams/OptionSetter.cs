@@ -12,15 +12,15 @@ internal ref struct OptionSetter(RawSocket socket, EndPoint endPoint)
 
     internal void Set(string option, int level, int name, int value)
     {
-        if (Fault is null) Note(option, SocketOptions.SetRaw(socket, level, name, value));
+        if (Fault is null) Report(option, SocketOptions.SetRaw(socket, level, name, value));
     }
 
     internal void Set(string option, int level, int name, scoped ReadOnlySpan<byte> value)
     {
-        if (Fault is null) Note(option, SocketOptions.SetRaw(socket, level, name, value));
+        if (Fault is null) Report(option, SocketOptions.SetRaw(socket, level, name, value));
     }
 
-    private void Note(string option, int error)
+    private void Report(string option, int error)
     {
         if (error == 0) return;
         string hint = error switch

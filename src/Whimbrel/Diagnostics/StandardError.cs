@@ -16,7 +16,7 @@ internal static class StandardError
     private static bool s_isRunning;
 
     /// <summary>How a notice looks there: one line, and below it the exception with its stack trace.</summary>
-    internal static string TextOf(Notice notice) => $"Whimbrel: {notice.Message} {notice.Help}{(notice.Exception is { } thrown ? ErrorText.TraceOf(thrown) : "")}";
+    internal static string TextOf(DiagnosticEvent notice) => $"Whimbrel: {notice.Message} {notice.Help}{(notice.Exception is { } thrown ? ErrorText.TraceOf(thrown) : "")}";
 
     internal static void Write(string line)
     {

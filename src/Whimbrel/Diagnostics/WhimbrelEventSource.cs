@@ -19,7 +19,7 @@ internal sealed class WhimbrelEventSource : EventSource
     internal static bool MayBeHeard => !Volatile.Read(ref Made.IsMade) || Log.IsEnabled();
 
     [Event(1, Level = EventLevel.Warning)]
-    public void Notice(string kind, string message, string page) => WriteEvent(1, kind, message, page);
+    public void DiagnosticEvent(string kind, string message, string page) => WriteEvent(1, kind, message, page);
 
     [Event(2, Level = EventLevel.Informational)]
     public void EngineStarted(string engine, string reason, int loops) => WriteEvent(2, engine, reason, loops);

@@ -29,7 +29,7 @@ internal static class WhimbrelMeter
         }
         catch (Exception e)
         {
-            WhimbrelEventSource.Log.Notice(nameof(NoticeKind.UserException), $"A listener of the meter \"{Name}\" threw {ErrorText.Of(e)}. Instruments are missing.", "user-exception.md");
+            WhimbrelEventSource.Log.DiagnosticEvent(nameof(DiagnosticEventKind.UserException), $"A listener of the meter \"{Name}\" threw {ErrorText.Of(e)}. Instruments are missing.", "user-exception.md");
         }
     }
 }

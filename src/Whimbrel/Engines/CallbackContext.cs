@@ -27,7 +27,7 @@ internal sealed class CallbackContext(Engine engine) : SynchronizationContext
             }
             catch (Exception e)
             {
-                engine.NoteException("an async void callback", e, "Nothing was ended. Give a method that returns a Task where there is one (docs/guide/analyzers.md).");
+                engine.ReportException("an async void callback", e, "Nothing was ended. Give a method that returns a Task where there is one (docs/guide/analyzers.md).");
             }
         }
     }

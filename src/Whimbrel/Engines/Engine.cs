@@ -37,7 +37,7 @@ public class Engine : IAsyncDisposable
     private int _loopsRunning;
     private int _nextLoop = -1;
     private long _broadcastsRefused;
-    private Notice? _fallBack; // told at the first start
+    private DiagnosticEvent? _fallBack; // told at the first start
     private volatile Life _life;
     private volatile bool _wasStopped;
     private volatile bool _isDisposed;
@@ -475,7 +475,7 @@ public class Engine : IAsyncDisposable
         if (_fallBack is { } fallBack)
         {
             _fallBack = null;
-            Note(fallBack);
+            Report(fallBack);
         }
 
         CallEvent(nameof(OnStarted), static engine => engine.OnStarted());
@@ -814,7 +814,7 @@ public class Engine : IAsyncDisposable
         }
         catch (Exception e)
         {
-            NoteException(name, e);
+            ReportException(name, e);
         }
     }
 
@@ -823,12 +823,12 @@ public class Engine : IAsyncDisposable
     /// <summary>For hooks, which return nothing. See <see cref="CallbackScope"/>.</summary>
     internal CallbackContext CallbackContext => field ??= new CallbackContext(this);
 
-    internal void Note(Notice notice, Action<Notice>? handler = null)
+    internal void Report(DiagnosticEvent notice, Action<DiagnosticEvent>? handler = null)
     {
-        WhimbrelEventSource.Log.Notice(notice.Kind.ToString(), notice.Message, notice.Page);
+        WhimbrelEventSource.Log.DiagnosticEvent(notice.Kind.ToString(), notice.Message, notice.Page);
         try
         {
-            if ((handler ?? Options.OnNotice) is not { } told)
+            if ((handler ?? Options.OnDiagnosticEvent) is not { } told)
             {
                 NoteUnasked(notice);
                 return;
@@ -841,12 +841,12 @@ public class Engine : IAsyncDisposable
         {
             // Otherwise a mistake in the handler would hide every notice, and itself.
             NoteUnasked(notice);
-            NoteUnasked(new Notice(NoticeKind.UserException, $"OnNotice threw {ErrorText.Of(e)}, so the notice above was written here.", "user-exception.md", e));
+            NoteUnasked(new DiagnosticEvent(DiagnosticEventKind.UserException, $"OnDiagnosticEvent threw {ErrorText.Of(e)}, so the notice above was written here.", "user-exception.md", e));
         }
     }
 
     /// <summary>Nobody has asked for notices: who runs the program sees them.</summary>
-    private protected virtual void NoteUnasked(Notice notice) => StandardError.Write(StandardError.TextOf(notice));
+    private protected virtual void NoteUnasked(DiagnosticEvent notice) => StandardError.Write(StandardError.TextOf(notice));
 
     // ------------------------------------------------------------------ for an engine that watches (the memory engine)
 
@@ -863,16 +863,16 @@ public class Engine : IAsyncDisposable
     /// <summary>An override, a factory or another piece of user code threw, and the exception was fenced.</summary>
     internal virtual void UserCodeThrew(Exception exception) => Interlocked.Increment(ref _userExceptions);
 
-    internal void NoteException(string where, Exception exception, string outcome = "Nothing was ended; the loop goes on.")
+    internal void ReportException(string where, Exception exception, string outcome = "Nothing was ended; the loop goes on.")
     {
         UserCodeThrew(exception);
         if (!ExceptionNotices.TryTake($"{where}: {exception.GetType().Name}", NowMs, out long leftOut)) return;
-        Note(new Notice(NoticeKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
+        Report(new DiagnosticEvent(DiagnosticEventKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
     }
 
     /// <summary>An OnError threw: what it was called for would be lost with it.</summary>
-    internal void NoteErrorThrew(Session session, string callback, Exception first, Exception second) =>
-        NoteException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session {session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; the others go on.");
+    internal void ReportOnErrorThrew(Session session, string callback, Exception first, Exception second) =>
+        ReportException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session {session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; the others go on.");
 
     /// <summary>Name, loops and reason.</summary>
     public override string ToString() => $"{KindName} ({LoopCount} {(LoopCount == 1 ? "loop" : "loops")}, {Reason})";

@@ -52,10 +52,10 @@ internal static class EngineSelector
             : new EngineChoice(EngineKind.Epoll, support.Advice, FallBack(support));
     }
 
-    private static Notice FallBack(in UringSupport support)
+    private static DiagnosticEvent FallBack(in UringSupport support)
     {
         string remedy = support.Remedy.Length == 0 ? "" : $" To allow it: {support.Remedy}.";
-        return new Notice(NoticeKind.System, $"{support.Reason}. Using the epoll engine: everything works, with many connections at more CPU per message.{remedy} To silence this: {Variable}=epoll.", "no-io-uring.md");
+        return new DiagnosticEvent(DiagnosticEventKind.System, $"{support.Reason}. Using the epoll engine: everything works, with many connections at more CPU per message.{remedy} To silence this: {Variable}=epoll.", "no-io-uring.md");
     }
 
     /// <summary>Whether an engine can run here. Of Auto: which one it takes, and why. Throws nothing.</summary>
@@ -95,7 +95,7 @@ internal static class EngineSelector
 /// <param name="Kind">Never Auto.</param>
 /// <param name="Reason">One piece of a sentence.</param>
 /// <param name="FallBack">What the operator should know when a better engine was refused.</param>
-internal readonly record struct EngineChoice(EngineKind Kind, string Reason, Notice? FallBack = null)
+internal readonly record struct EngineChoice(EngineKind Kind, string Reason, DiagnosticEvent? FallBack = null)
 {
     internal void Deconstruct(out EngineKind kind, out string reason) => (kind, reason) = (Kind, Reason);
 }

@@ -84,8 +84,8 @@ public abstract partial class Loop
         if (ownMs < StuckMs || !_blockedNotices.TryTake($"stuck: {KeyOf(who)}", nowMs, out _)) return true;
         _reportedAtMs = nowMs;
         _reportedSinceMs = since;
-        Engine.Note(new Notice(
-            NoticeKind.BlockedLoop,
+        Engine.Report(new DiagnosticEvent(
+            DiagnosticEventKind.BlockedLoop,
             $"{who} has blocked loop {Index} for {_watch.TextOf(ownMs)} and does not end. Nothing else on this loop goes on. If it waits for something that needs this loop (AsTask().Wait(), .Result), it waits for ever: await it instead.",
             "blocked-loop.md"));
         return true;
@@ -142,8 +142,8 @@ public abstract partial class Loop
         long leftOut = 0;
         bool isReported = Volatile.Read(ref _reportedSinceMs) == _busySinceMs;
         if (!isReported && ((compiledMs > 0 && ownMs < FirstUseMs) || !_blockedNotices.TryTake(KeyOf(who), now, out leftOut))) return;
-        Engine.Note(new Notice(
-            NoticeKind.BlockedLoop,
+        Engine.Report(new DiagnosticEvent(
+            DiagnosticEventKind.BlockedLoop,
             $"{who} blocked loop {Index} for {_watch.TextOf(ownMs)}. Other sessions on this loop waited. Move the work to Task.Run, or post it in smaller pieces.{NoticePaces.LeftOutText(leftOut)}",
             "blocked-loop.md"));
     }

@@ -228,7 +228,7 @@ public abstract partial class Loop
         }
         catch (Exception e)
         {
-            Engine.NoteException(what, e, "Nothing was ended; the loop continues.");
+            Engine.ReportException(what, e, "Nothing was ended; the loop continues.");
         }
     }
 

@@ -234,7 +234,7 @@ public abstract partial class Loop
         catch (Exception e)
         {
             // It would be told of millions of times a second.
-            if (_idleNotices.TryTake(TimeMs)) Engine.NoteException("OnIdle", e);
+            if (_idleNotices.TryTake(TimeMs)) Engine.ReportException("OnIdle", e);
         }
 
         LeaveWork();
@@ -291,7 +291,7 @@ public abstract partial class Loop
         }
         catch (Exception e)
         {
-            Engine.NoteException("OnLoopStarted", e);
+            Engine.ReportException("OnLoopStarted", e);
         }
     }
 
@@ -322,7 +322,7 @@ public abstract partial class Loop
     {
         _isStopping = true;
         // Before the residents: a dial must not go on with the next address when its connectors end.
-        for (Undertaking? one = _firstUndertaking, next; one is not null; one = next)
+        for (PendingOperation? one = _firstUndertaking, next; one is not null; one = next)
         {
             next = one.NextOfLoop;
             one.Stop();
@@ -341,7 +341,7 @@ public abstract partial class Loop
             case Connection connection:
                 connection.AbortWith(new CloseReason(CloseCause.EngineStopped));
                 break;
-            case Connector connector:
+            case ConnectAttempt connector:
                 connector.Cancel(new CloseReason(CloseCause.EngineStopped));
                 break;
             case Listener listener:
@@ -379,7 +379,7 @@ public abstract partial class Loop
         }
         catch (Exception e)
         {
-            Engine.NoteException("OnLoopStopping", e);
+            Engine.ReportException("OnLoopStopping", e);
         }
 
         LeaveWork();

@@ -58,7 +58,7 @@ public abstract partial class Loop
     private int _receivedSinceFlush;
     private int _blocksSinceFlush;
     private bool _isFlushing;
-    private Undertaking? _firstUndertaking;
+    private PendingOperation? _firstUndertaking;
     private long _busySinceMs;
     private NoticePace _memoryNotices;
     private long _compiledAtStart; // ticks of the compiler on this thread when the turn began
@@ -241,7 +241,7 @@ public abstract partial class Loop
     }
 
     /// <summary>Send FIN.</summary>
-    internal abstract void FinishSend(Connection connection);
+    internal abstract void ShutdownSend(Connection connection);
 
     /// <summary>Cancel what runs and close the descriptor. Ends in <c>CompleteClose</c>, perhaps before it returns.</summary>
     private protected abstract void StartDetach(Resident resident);
@@ -374,7 +374,7 @@ public abstract partial class Loop
             }
             catch (Exception e)
             {
-                Engine.NoteException(UserCode.Continuation, e);
+                Engine.ReportException(UserCode.Continuation, e);
             }
 
             UserCalls++;
@@ -393,7 +393,7 @@ public abstract partial class Loop
         }
         catch (Exception e)
         {
-            Engine.NoteException(UserCode.PostedAction, e);
+            Engine.ReportException(UserCode.PostedAction, e);
         }
 
         UserCalls++;
@@ -457,7 +457,7 @@ public abstract partial class Loop
         Connection? connection = concerned as Connection;
         try
         {
-            Engine.NoteException($"a step of {this}", exception, connection is null ? "Nothing was ended; the loop goes on." : "Its connection was ended; the loop goes on.");
+            Engine.ReportException($"a step of {this}", exception, connection is null ? "Nothing was ended; the loop goes on." : "Its connection was ended; the loop goes on.");
             connection?.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
         }
         catch (Exception) when (Outlives(exception))
@@ -470,7 +470,7 @@ public abstract partial class Loop
     internal void NoteMemory(Exception exception)
     {
         const string outcome = "Its connection, if it was open, was ended; the loop goes on.";
-        if (_memoryNotices.TryTake(Engine.NowMs)) Engine.NoteException("memory that a session sent", exception, outcome);
+        if (_memoryNotices.TryTake(Engine.NowMs)) Engine.ReportException("memory that a session sent", exception, outcome);
         else Engine.UserCodeThrew(exception);
     }
 
@@ -685,14 +685,14 @@ public abstract partial class Loop
         if (_freeConnections.Count < 1024) _freeConnections.Push(connection);
     }
 
-    internal void Add(Undertaking undertaking)
+    internal void Add(PendingOperation undertaking)
     {
         undertaking.NextOfLoop = _firstUndertaking;
         if (_firstUndertaking is not null) _firstUndertaking.PreviousOfLoop = undertaking;
         _firstUndertaking = undertaking;
     }
 
-    internal void Remove(Undertaking undertaking)
+    internal void Remove(PendingOperation undertaking)
     {
         if (undertaking.PreviousOfLoop is { } previous) previous.NextOfLoop = undertaking.NextOfLoop;
         else if (ReferenceEquals(_firstUndertaking, undertaking)) _firstUndertaking = undertaking.NextOfLoop;

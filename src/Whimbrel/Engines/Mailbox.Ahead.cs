@@ -236,7 +236,7 @@ internal sealed partial class Mailbox
         catch (Exception e) when (_loop.Outlives(e))
         {
             // As in Loop.Outlive, but inside a callback, which goes on.
-            _loop.Engine.NoteException($"a step of {_loop}", e, "Its connection was ended; the loop goes on.");
+            _loop.Engine.ReportException($"a step of {_loop}", e, "Its connection was ended; the loop goes on.");
             send.Item.Connection!.AbortWith(new CloseReason(CloseCause.UserException, 0, e));
         }
     }

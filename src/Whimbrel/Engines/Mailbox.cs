@@ -15,7 +15,7 @@ internal enum DataKind : byte
     SendOwned,
     SendOperation,
     Close,
-    FinishSending,
+    ShutdownSend,
     Join,
     Leave,
     LeaveAll,
@@ -603,13 +603,13 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>For what was posted before.</summary>
-    /// <param name="atOnce">Whatever the thread gathers (<see cref="PoolWakes"/>).</param>
+    /// <param name="atOnce">Whatever the thread gathers (<see cref="WakeUpBatch"/>).</param>
     internal void WakeIfSleeping(bool atOnce = false)
     {
         // The item must be visible before the flag is looked at, or the loop could miss both (see TrySleep).
         Interlocked.MemoryBarrier();
         if (Volatile.Read(ref _sleeping) == 0) return;
-        if (PoolWakes.IsWanted && !atOnce) WakeByPool(PoolWakes.MayLinger);
+        if (WakeUpBatch.IsWanted && !atOnce) WakeByPool(WakeUpBatch.MayLinger);
         else Wake();
     }
 
@@ -803,8 +803,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             case DataKind.Close:
                 item.Connection!.DrainClose(item.Generation, item.Payload);
                 break;
-            case DataKind.FinishSending:
-                item.Connection!.DrainFinishSending(item.Generation);
+            case DataKind.ShutdownSend:
+                item.Connection!.DrainShutdownSend(item.Generation);
                 break;
             case DataKind.Join:
                 ((GroupShard)item.Payload!).DrainJoin(item.Connection!, item.Generation, item.Extra is int memberClass ? memberClass : 0);
@@ -849,7 +849,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 DrainShared(item);
                 break;
             case DataKind.Mark:
-                item.Connection!.DrainMark(item.Generation, (SentMark)item.Payload!);
+                item.Connection!.LowWaterMark(item.Generation, (SentMark)item.Payload!);
                 break;
             case DataKind.Paced:
                 item.Connection!.DrainPaced(item.Generation, (PacedSend)item.Payload!);

@@ -82,8 +82,8 @@ internal sealed class MailboxBudget
     {
         Interlocked.Increment(ref _refused);
         if (!_notices.TryTake(_engine.NowMs)) return;
-        _engine.Note(new Notice(
-            NoticeKind.MailboxFull,
+        _engine.Report(new DiagnosticEvent(
+            DiagnosticEventKind.MailboxFull,
             $"A send of another thread was refused with Full, though its session had room: {Used / 1024} KiB are on their way to the loops, and the limit is {Limit / 1024} KiB (EngineOptions.MailboxLimitBytes). "
             + "A loop is blocked, or gets more than it can take. Further refusals of the next minute are only counted (Engine.ReadCounters).",
             "mailbox-full.md"));

@@ -17,7 +17,7 @@ internal struct ReceiveSize
     /// <summary>After a receive that the connection has outlived.</summary>
     /// <param name="bytes">How many it brought.</param>
     /// <param name="enough">So many at a time are much, and are received in another way from then on.</param>
-    internal void Note(int bytes, int enough)
+    internal void Report(int bytes, int enough)
     {
         _small = bytes < SmallBytes ? (byte)(_small + 1) : (byte)0;
         IsLarge = bytes >= enough || (IsLarge && _small < SmallInARow);

@@ -3,7 +3,7 @@ namespace Whimbrel;
 /// <summary>Cuts what is unread of a session into frames. What the session does with one is heeded before the next: after a close, a pause or a hand-over the rest stays unread.</summary>
 internal static class FrameCutter
 {
-    /// <summary>What a session's OnUnread does.</summary>
+    /// <summary>What a session's OnData does.</summary>
     /// <returns>The bytes of the whole frames that were given.</returns>
     internal static int Cut<T>(T session, FrameReader reader, ReadOnlySpan<byte> unread)
         where T : Session, IFrameTaker
@@ -42,5 +42,5 @@ internal static class FrameCutter
     }
 
     // The first question is the answer for nearly every message; the others tell the session what it was held back by.
-    private static bool MustStop(Session session) => !session.TakesMore && (!session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsHeldBack);
+    private static bool MustStop(Session session) => !session.TakesMore && (!session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsAboveHighWaterMark);
 }

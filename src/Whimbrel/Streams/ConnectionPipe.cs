@@ -42,10 +42,10 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     /// <param name="pipe">Of the pipe, or null for the defaults.</param>
     /// <param name="cancellationToken">Gives up the dial.</param>
     public static ValueTask<ConnectionPipe> ConnectAsync(ClientOptions options, ConnectionPipeOptions? pipe = null, CancellationToken cancellationToken = default) =>
-        SessionOrder.Keep(SessionOrder.Leave(), DialAsync(options, pipe, cancellationToken));
+        SessionOrder.Keep(SessionOrder.Leave(), OpenAsync(options, pipe, cancellationToken));
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private static async ValueTask<ConnectionPipe> DialAsync(ClientOptions options, ConnectionPipeOptions? pipe, CancellationToken cancellationToken)
+    private static async ValueTask<ConnectionPipe> OpenAsync(ClientOptions options, ConnectionPipeOptions? pipe, CancellationToken cancellationToken)
     {
         ConnectionPipeOptions own = Checked(pipe);
         Client client = new(options, () => new PipeSession(null, own));

@@ -46,10 +46,10 @@ public sealed class ConnectionStream : Stream
     /// <param name="options">Where to, and the limits. Copied.</param>
     /// <param name="cancellationToken">Gives up the dial.</param>
     public static ValueTask<ConnectionStream> ConnectAsync(ClientOptions options, CancellationToken cancellationToken = default) =>
-        SessionOrder.Keep(SessionOrder.Leave(), DialAsync(options, cancellationToken));
+        SessionOrder.Keep(SessionOrder.Leave(), OpenAsync(options, cancellationToken));
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private static async ValueTask<ConnectionStream> DialAsync(ClientOptions options, CancellationToken cancellationToken)
+    private static async ValueTask<ConnectionStream> OpenAsync(ClientOptions options, CancellationToken cancellationToken)
     {
         Client client = new(options, static () => new StreamSession(null));
         return ((StreamSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Stream;
@@ -325,7 +325,7 @@ public sealed class ConnectionStream : Stream
     // ------------------------------------------------------------------ ending
 
     /// <summary>Ends this half: what was written is sent, then FIN. Reading goes on; later writes throw. Any thread.</summary>
-    public void FinishSending() => _session.FinishSending();
+    public void ShutdownSend() => _session.ShutdownSend();
 
     /// <summary>Ends the connection now: discards what is queued, and resets. Any thread.</summary>
     public void Abort() => _session.Abort();

@@ -48,7 +48,7 @@ internal sealed class PipeSession : Session
     // ------------------------------------------------------------------ what its halves say: any thread
 
     /// <summary>Around what a half posts to the loop: who reads on the pool by <see cref="PipeScheduler.ThreadPool"/> answers there, beside others that do.</summary>
-    internal PoolWakes Posting() => _isOnPool ? new PoolWakes(Loop.Engine) : default;
+    internal WakeUpBatch Posting() => _isOnPool ? new WakeUpBatch(Loop.Engine) : default;
 
     internal void InputCompleted(Exception? exception) => Completed(InputBit, exception);
 
@@ -61,14 +61,14 @@ internal sealed class PipeSession : Session
         int before = Interlocked.Or(ref _completed, half);
         if (exception is not null) AbortWith(new CloseReason(CloseCause.LocalAbort, 0, exception));
         else if ((before | half) == (InputBit | OutputBit)) Close(!_options.AwaitsPeer);
-        else if (half == OutputBit) FinishSending();
+        else if (half == OutputBit) ShutdownSend();
     }
 
     /// <summary>Something registered with the token of the end threw. On the pool.</summary>
     internal void RegisteredThrew(Exception exception)
     {
         Loop.Engine.UserCodeThrew(exception);
-        Loop.Engine.NoteException("what was registered with InputEnded of a pipe", exception);
+        Loop.Engine.ReportException("what was registered with InputEnded of a pipe", exception);
     }
 
     // ------------------------------------------------------------------ the life of the session: its loop
@@ -84,14 +84,14 @@ internal sealed class PipeSession : Session
     /// <summary>It took over before there was a connection, and there was none.</summary>
     protected override void OnConnectFailed(CloseReason reason) => _taken?.SetException(StreamSession.EndOf("take over", reason));
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         Receiving.Receive(unread);
         return unread.Length;
     }
 
     /// <summary>The peer's FIN: reads are complete from here on. This half stays open until the user ends it.</summary>
-    protected override void OnPeerFinished() => Receiving.Finish();
+    protected override void OnEndOfStream() => Receiving.Finish();
 
     protected override void OnServerStopping()
     {

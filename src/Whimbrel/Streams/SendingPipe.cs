@@ -205,7 +205,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     public override void Complete(Exception? exception = null)
     {
         if (_isCompleted) return;
-        using PoolWakes posting = session.Posting();
+        using WakeUpBatch posting = session.Posting();
         if (exception is null) SendWritten();
         _isCompleted = true;
         GiveBack(_first);

@@ -7,7 +7,7 @@ namespace Whimbrel.Streams;
 
 /// <summary>
 /// The session inside a <see cref="ConnectionStream"/>: turns callbacks into reads. Built on what any session may use.
-/// Follow one byte: <see cref="OnUnread"/> copies it into the memory of the read that waits; without one it is kept, and at
+/// Follow one byte: <see cref="OnData"/> copies it into the memory of the read that waits; without one it is kept, and at
 /// <see cref="HoldBytes"/> reading pauses, so that the peer's window fills and the peer waits.
 /// </summary>
 /// <remarks>
@@ -177,7 +177,7 @@ internal sealed class StreamSession : Session
         return _hasEnded;
     }
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
         if (TakeWaiting() is { } read && TryRoom(read, out Span<byte> into))
@@ -257,7 +257,7 @@ internal sealed class StreamSession : Session
     internal override CloseCause CauseOfClose => _serverStops ? CloseCause.ServerStopped : CloseCause.LocalClose;
 
     /// <summary>The peer's FIN: reads give 0 from here on. This half stays open until the user ends it.</summary>
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
         _isFinished = true;
         TakeWaiting()?.SetResult(0);

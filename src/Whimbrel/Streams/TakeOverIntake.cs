@@ -5,7 +5,7 @@ namespace Whimbrel.Streams;
 /// <summary>A session gives its connection to a stream or a pipe. When it ends by anything else first, whoever waits for that is told.</summary>
 internal sealed class TakeOverIntake<T>(Completion<T> taken) : Intake
 {
-    internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnUnread(unread);
+    internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnData(unread);
 
     internal override void Offered(Session session, int left)
     {

@@ -27,7 +27,7 @@ internal static class CertificateStrength
     }
 
     /// <summary>What is too weak, in a sentence; null when nothing is.</summary>
-    internal static string? ProblemOf(X509Chain chain, TlsWeakness allowed)
+    internal static string? ProblemOf(X509Chain chain, TlsWeakAlgorithms allowed)
     {
         X509ChainElementCollection elements = chain.ChainElements;
         for (int i = 0; i < elements.Count; i++)
@@ -43,19 +43,19 @@ internal static class CertificateStrength
     }
 
     /// <summary>What somebody must allow who shows this certificate.</summary>
-    internal static TlsWeakness WeaknessOf(X509Certificate2 certificate) =>
-        (ProblemOfKey(certificate, TlsWeakness.None) is null ? TlsWeakness.None : TlsWeakness.Rsa1024Key)
-        | (ProblemOfSignature(certificate, TlsWeakness.None) is null ? TlsWeakness.None : TlsWeakness.Sha1Signature);
+    internal static TlsWeakAlgorithms WeaknessOf(X509Certificate2 certificate) =>
+        (ProblemOfKey(certificate, TlsWeakAlgorithms.None) is null ? TlsWeakAlgorithms.None : TlsWeakAlgorithms.Rsa1024Key)
+        | (ProblemOfSignature(certificate, TlsWeakAlgorithms.None) is null ? TlsWeakAlgorithms.None : TlsWeakAlgorithms.Sha1Signature);
 
-    private static string? ProblemOfKey(X509Certificate2 certificate, TlsWeakness allowed)
+    private static string? ProblemOfKey(X509Certificate2 certificate, TlsWeakAlgorithms allowed)
     {
         PublicKey key = certificate.PublicKey;
         switch (key.Oid.Value)
         {
             case Rsa or RsaPss:
                 int bits = RsaBits(key.EncodedKeyValue.RawData);
-                if (bits >= LeastRsaBits || (bits >= LeastAllowedRsaBits && (allowed & TlsWeakness.Rsa1024Key) != 0)) return null;
-                string cure = bits >= LeastAllowedRsaBits ? ", or allow it by TlsOptions.AllowedWeaknesses = Rsa1024Key" : "";
+                if (bits >= LeastRsaBits || (bits >= LeastAllowedRsaBits && (allowed & TlsWeakAlgorithms.Rsa1024Key) != 0)) return null;
+                string cure = bits >= LeastAllowedRsaBits ? ", or allow it by TlsOptions.AllowedWeakAlgorithms = Rsa1024Key" : "";
                 return $"has an RSA key of {bits} bits, and {LeastRsaBits} are the least: give it a new one{cure}";
             case Curve:
                 int curve = CurveBits(key.EncodedKeyValue.RawData);
@@ -67,16 +67,16 @@ internal static class CertificateStrength
         }
     }
 
-    private static string? ProblemOfSignature(X509Certificate2 certificate, TlsWeakness allowed)
+    private static string? ProblemOfSignature(X509Certificate2 certificate, TlsWeakAlgorithms allowed)
     {
         switch (HashOf(certificate))
         {
             case Hash.Strong:
                 return null;
             case Hash.Sha1:
-                return (allowed & TlsWeakness.Sha1Signature) != 0
+                return (allowed & TlsWeakAlgorithms.Sha1Signature) != 0
                     ? null
-                    : "is signed with SHA-1, which can be forged: have it signed anew with SHA-256, or allow it by TlsOptions.AllowedWeaknesses = Sha1Signature";
+                    : "is signed with SHA-1, which can be forged: have it signed anew with SHA-256, or allow it by TlsOptions.AllowedWeakAlgorithms = Sha1Signature";
             case Hash.Md5:
                 return "is signed with MD5, which anybody can forge: have it signed anew with SHA-256";
             default:

@@ -82,15 +82,15 @@ internal sealed unsafe class OpenSslSetup
     private void UseSecurityLevel(TlsOptions options, TlsKeyPair? keyPair)
     {
         int level = Math.Max(OpenSslApi.ContextSecurityLevel(Handle), OwnLevel);
-        TlsWeakness shown = TlsWeakness.None;
-        if (keyPair is not null && options.AllowedWeaknesses != TlsWeakness.None)
+        TlsWeakAlgorithms shown = TlsWeakAlgorithms.None;
+        if (keyPair is not null && options.AllowedWeakAlgorithms != TlsWeakAlgorithms.None)
         {
-            foreach (X509Certificate2 own in (IEnumerable<X509Certificate2>)[keyPair.Leaf, .. keyPair.Intermediates]) shown |= CertificateStrength.WeaknessOf(own) & options.AllowedWeaknesses;
+            foreach (X509Certificate2 own in (IEnumerable<X509Certificate2>)[keyPair.Leaf, .. keyPair.Intermediates]) shown |= CertificateStrength.WeaknessOf(own) & options.AllowedWeakAlgorithms;
         }
 
         // RSA of 1,024 bits is what level 1 asks for; SHA-1 is below that.
-        if ((shown & TlsWeakness.Rsa1024Key) != 0) level = Math.Min(level, 1);
-        if ((shown & TlsWeakness.Sha1Signature) != 0) level = 0;
+        if ((shown & TlsWeakAlgorithms.Rsa1024Key) != 0) level = Math.Min(level, 1);
+        if ((shown & TlsWeakAlgorithms.Sha1Signature) != 0) level = 0;
         OpenSslApi.ContextSetSecurityLevel(Handle, level);
     }
 

@@ -54,7 +54,7 @@ internal abstract class TlsProfile
             if (dot > 0 && _names.TryGetValue(string.Concat("*", name.AsSpan(dot)), out TlsProfile? wildcard)) return wildcard;
         }
 
-        return Options.UnknownName == TlsUnknownName.UseDefault || (name is null && HasOwnCertificate) ? this : null;
+        return Options.UnknownName == TlsUnknownServerName.UseDefault || (name is null && HasOwnCertificate) ? this : null;
     }
 
     private bool HasOwnCertificate => Options.Certificate is not null || Options.SelectCertificate is not null;

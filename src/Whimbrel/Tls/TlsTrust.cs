@@ -153,7 +153,7 @@ internal sealed class TlsTrust
             problem ??= $"{SubjectOf(revoked)} was revoked by its issuer";
         }
 
-        if (CertificateStrength.ProblemOf(chain, _options.AllowedWeaknesses) is { } weakness)
+        if (CertificateStrength.ProblemOf(chain, _options.AllowedWeakAlgorithms) is { } weakness)
         {
             found |= X509ChainStatusFlags.HasWeakSignature;
             problem ??= weakness;

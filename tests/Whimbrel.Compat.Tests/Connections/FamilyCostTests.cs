@@ -47,7 +47,7 @@ public sealed class FamilyCostTests : IDisposable
         using Setting setting = new(callbacks);
         using UdsEchoServer server = new(_path);
         Assert.True(server.Start());
-        using Socket socket = DialPath();
+        using Socket socket = ConnectPath();
         byte[] message = new byte[Size], answer = new byte[Size];
         Assert.InRange(Exchange(socket, message, answer), 0, 1);
     }
@@ -85,7 +85,7 @@ public sealed class FamilyCostTests : IDisposable
         using UdsEchoServer server = new(_path);
         Assert.True(server.Start());
         byte[] message = new byte[100];
-        Assert.InRange(Cost.OfIdleConnection(DialPath, socket => Once(socket, message, message)), 0, 4096);
+        Assert.InRange(Cost.OfIdleConnection(ConnectPath, socket => Once(socket, message, message)), 0, 4096);
     }
 
     private static double Exchange(Socket socket, byte[] message, byte[] answer) => Cost.Of(() => Once(socket, message, answer));
@@ -96,7 +96,7 @@ public sealed class FamilyCostTests : IDisposable
         Cost.Read(socket, answer);
     }
 
-    private Socket DialPath()
+    private Socket ConnectPath()
     {
         Socket socket = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
         socket.Connect(new UnixDomainSocketEndPoint(_path));

@@ -14,7 +14,7 @@ public sealed class MessageTests : IAsyncLifetime
 
     public MessageTests() => _engine = new Engine(new EngineOptions
     {
-        OnNotice = n =>
+        OnDiagnosticEvent = n =>
         {
             lock (_notices) _notices.Add(n.Message);
         },
@@ -32,7 +32,7 @@ public sealed class MessageTests : IAsyncLifetime
         return _engine.DisposeAsync();
     }
 
-    private string Notice(string part)
+    private string DiagnosticEvent(string part)
     {
         string? found = null;
         Log.Until(
@@ -73,7 +73,7 @@ public sealed class MessageTests : IAsyncLifetime
             using Socket peer = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
             peer.Send(new byte[1]);
             string name = make(server).GetType().Name;
-            Assert.StartsWith($"OnReceived of {name} (session ", Notice($"OnReceived of {name}"), StringComparison.Ordinal);
+            Assert.StartsWith($"OnReceived of {name} (session ", DiagnosticEvent($"OnReceived of {name}"), StringComparison.Ordinal);
         }
     }
 
@@ -83,7 +83,7 @@ public sealed class MessageTests : IAsyncLifetime
         using Makes server = new(static _ => null!);
         Assert.True(server.Start());
         using Socket peer = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
-        Assert.Contains("Makes.CreateSession returned null. Return a new session of this server.", Notice("CreateSession"), StringComparison.Ordinal);
+        Assert.Contains("Makes.CreateSession returned null. Return a new session of this server.", DiagnosticEvent("CreateSession"), StringComparison.Ordinal);
     }
 
     [Fact]
@@ -93,7 +93,7 @@ public sealed class MessageTests : IAsyncLifetime
         Assert.True(server.Start());
         using SslClient client = new(new SslContext(SslProtocols.Tls13), IPAddress.Loopback, ((IPEndPoint)server.Endpoint).Port);
         Assert.False(client.Connect());
-        string notice = Notice("SslClient cannot connect");
+        string notice = DiagnosticEvent("SslClient cannot connect");
         Assert.Contains("certificate", notice, StringComparison.Ordinal);
         Assert.Contains("certificateValidationCallback", notice, StringComparison.Ordinal);
     }

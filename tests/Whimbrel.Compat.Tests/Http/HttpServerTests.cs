@@ -61,7 +61,7 @@ public sealed class HttpServerTests
     public void H1_a_request_that_does_not_come_in_time_ends_and_an_idle_connection_lives(string begun)
     {
         using WebHost host = new() { Limits = new HttpOptions { HeadTimeout = TimeSpan.FromMilliseconds(100), BodyTimeout = TimeSpan.FromMilliseconds(100) } };
-        using Socket idle = host.Dial();
+        using Socket idle = host.ConnectPeer();
         idle.Send("GET /first HTTP/1.1\r\nHost: h\r\n\r\n"u8);
         Assert.EndsWith("GET /first ", WebHost.Read(idle, "GET /first "), StringComparison.Ordinal);
         string answer = host.Ask(begun);
@@ -80,7 +80,7 @@ public sealed class HttpServerTests
         string[] expected = [.. Enumerable.Range(0, 20).Select(static i => string.Create(CultureInfo.InvariantCulture, $"request POST /{i} {i % 10}"))];
         Assert.Equal(expected, host.Told.Where(static t => t.StartsWith("request", StringComparison.Ordinal)));
 
-        using Socket socket = host.Dial();
+        using Socket socket = host.ConnectPeer();
         foreach (char c in "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n") socket.Send([(byte)c]);
         Assert.EndsWith("GET /slow ", WebHost.Read(socket, "GET /slow "), StringComparison.Ordinal);
     }
@@ -108,7 +108,7 @@ public sealed class HttpServerTests
             session.SendResponseBodyAsync("abc");
             session.SendResponseBodyAsync("def"u8);
         }, TaskScheduler.Default);
-        using Socket socket = host.Dial();
+        using Socket socket = host.ConnectPeer();
         socket.Send("GET / HTTP/1.0\r\n\r\n"u8);
         WebHost.Until(() => host.Told.Count == 2);
         later.SetResult();
@@ -121,7 +121,7 @@ public sealed class HttpServerTests
         using WebHost host = new();
         WebHost.Serving? asked = null;
         host.Answer = (session, _) => Volatile.Write(ref asked, session);
-        using Socket socket = host.Dial();
+        using Socket socket = host.ConnectPeer();
         socket.Send("GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /behind HTTP/1.1\r\nHost: h\r\n\r\n"u8);
         WebHost.Until(() => Volatile.Read(ref asked) is not null);
         asked!.SendResponseAsync(asked.Response.MakeGetResponse("all"));
@@ -142,7 +142,7 @@ public sealed class HttpServerTests
     public void A_client_that_expects_100_continue_gets_it_once()
     {
         using WebHost host = new();
-        using Socket socket = host.Dial();
+        using Socket socket = host.ConnectPeer();
         socket.Send("PUT /e HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"u8);
         Assert.Equal("HTTP/1.1 100 Continue\r\n\r\n", WebHost.Read(socket, "\r\n\r\n"));
         socket.Send("ok"u8);
@@ -181,7 +181,7 @@ public sealed class HttpServerTests
     public void H3_a_request_that_is_cut_off_is_an_error_and_no_request()
     {
         using WebHost host = new();
-        using (Socket socket = host.Dial())
+        using (Socket socket = host.ConnectPeer())
         {
             socket.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc\r\n\r\n"u8);
             WebHost.Until(() => !host.Told.IsEmpty);

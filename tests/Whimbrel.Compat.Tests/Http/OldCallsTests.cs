@@ -21,7 +21,7 @@ public sealed class OldCallsTests
         using WebHost host = new();
         string request = new HttpRequest().MakeGetRequest("/x").Cache.ToString();
         Assert.Equal("GET /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", request);
-        using Socket socket = host.Dial();
+        using Socket socket = host.ConnectPeer();
         for (int i = 0; i < 2; i++)
         {
             socket.Send(Encoding.ASCII.GetBytes(request));
@@ -58,7 +58,7 @@ public sealed class OldCallsTests
         Assert.Equal(["header 4 ", "whole 4 done"], client.Told);
 
         // A length that only the end of the body determines is 0 until then.
-        using Socket socket = server.Dial();
+        using Socket socket = server.ConnectPeer();
         socket.Send("PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"u8);
         WebHost.Read(socket, "done");
         Assert.Equal(["header 0 ", "whole 2 hi"], server.Told.Skip(2));
@@ -68,7 +68,7 @@ public sealed class OldCallsTests
     public void OnReceivedRequest_comes_for_an_upgrade_too_after_OnWsConnected_and_no_response_is_sent_to_it()
     {
         using UpgradeServer server = new();
-        using Socket socket = server.Dial();
+        using Socket socket = server.ConnectPeer();
         // A frame follows the request immediately: an empty text, masked.
         socket.Send([.. Encoding.ASCII.GetBytes(Upgrade), 0x81, 0x80, 0, 0, 0, 0]);
         string answer = WebHost.Read(socket, "\u0081\u0002ok");
@@ -89,7 +89,7 @@ public sealed class OldCallsTests
     public void An_upgrade_that_OnWsConnecting_refuses_is_answered_once(Refusal refusal, string start, string end)
     {
         using UpgradeServer server = new() { Refusal = refusal };
-        using Socket socket = server.Dial();
+        using Socket socket = server.ConnectPeer();
         socket.Send(Encoding.ASCII.GetBytes(Upgrade));
         bool staysOpen = refusal is Refusal.SentThere or Refusal.SentInRequest;
         string answer = WebHost.Read(socket, staysOpen ? end : null);
@@ -110,7 +110,7 @@ public sealed class OldCallsTests
     public void A_request_for_an_upgrade_with_a_mistake_gets_400_and_OnReceivedRequest_comes_for_it()
     {
         using UpgradeServer server = new();
-        using Socket socket = server.Dial();
+        using Socket socket = server.ConnectPeer();
         socket.Send(Encoding.ASCII.GetBytes(Upgrade.Replace("Version: 13", "Version: 7", StringComparison.Ordinal)));
         string answer = WebHost.Read(socket, null);
         Assert.StartsWith("HTTP/1.1 400 Bad Request\r\n", answer, StringComparison.Ordinal);
@@ -175,7 +175,7 @@ public sealed class OldCallsTests
 
         internal int PortNumber => ((IPEndPoint)Endpoint).Port;
 
-        internal Socket Dial() => OldCallsTests.Dial(PortNumber);
+        internal Socket ConnectPeer() => OldCallsTests.ConnectPeer(PortNumber);
 
         protected override TcpSession CreateSession() => new LengthSession(this);
 
@@ -213,7 +213,7 @@ public sealed class OldCallsTests
 
         internal (bool, long) Sent { get; private set; } = (true, 1);
 
-        internal Socket Dial() => OldCallsTests.Dial(((IPEndPoint)Endpoint).Port);
+        internal Socket ConnectPeer() => OldCallsTests.ConnectPeer(((IPEndPoint)Endpoint).Port);
 
         protected override TcpSession CreateSession() => new UpgradeSession(this);
 
@@ -247,7 +247,7 @@ public sealed class OldCallsTests
         }
     }
 
-    private static Socket Dial(int port)
+    private static Socket ConnectPeer(int port)
     {
         Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)WebHost.Deadline.TotalMilliseconds };
         socket.Connect(IPAddress.Loopback, port);

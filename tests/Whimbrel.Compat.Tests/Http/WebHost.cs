@@ -25,13 +25,13 @@ internal sealed class WebHost : HttpServer
     /// <summary>Sends bytes, and returns what arrives until the server closes, or until the given text.</summary>
     internal string Ask(string bytes, string? until = null, bool finish = false)
     {
-        using Socket socket = Dial();
+        using Socket socket = ConnectPeer();
         socket.Send(Encoding.Latin1.GetBytes(bytes));
         if (finish) socket.Shutdown(SocketShutdown.Send);
         return Read(socket, until);
     }
 
-    internal Socket Dial()
+    internal Socket ConnectPeer()
     {
         Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)Deadline.TotalMilliseconds };
         socket.Connect(IPAddress.Loopback, PortNumber);

@@ -164,7 +164,7 @@ public sealed class WebSocketConnectionTests
             WebHost.Until(() => client.Told.Contains("message hello"));
         }
 
-        using Socket socket = Dial(host);
+        using Socket socket = ConnectPeer(host);
         socket.Send([.. Encoding.ASCII.GetBytes(Asking), 0x81, 0x81, 0, 0, 0, 0, (byte)'x']);
         Assert.EndsWith("\u0082\u0001x", WebHost.Read(socket, "\u0082\u0001x"), StringComparison.Ordinal);
     }
@@ -199,7 +199,7 @@ public sealed class WebSocketConnectionTests
     {
         using Setting setting = new(callbacks);
         using WsHost host = new() { Announces = true };
-        using Socket plain = Dial(host);
+        using Socket plain = ConnectPeer(host);
         using Talking first = new(host.PortNumber), second = new(host.PortNumber);
         first.ConnectAsync();
         WebHost.Until(() => first.Told.Contains("message one more"));
@@ -264,7 +264,7 @@ public sealed class WebSocketConnectionTests
         using Talking other = new(host.PortNumber);
         other.ConnectAsync();
         WebHost.Until(() => other.Told.Contains("connected yes"));
-        using Socket socket = Dial(host);
+        using Socket socket = ConnectPeer(host);
         socket.Send(Encoding.ASCII.GetBytes(Asking));
         WebHost.Read(socket, "\r\n\r\n");
         socket.Send(Convert.FromHexString(frame.Replace(" ", "", StringComparison.Ordinal)));
@@ -281,7 +281,7 @@ public sealed class WebSocketConnectionTests
     public void A_wrong_upgrade_gets_one_answer_and_an_ordinary_request_is_served_by_HTTP()
     {
         using WsHost host = new();
-        using (Socket socket = Dial(host))
+        using (Socket socket = ConnectPeer(host))
         {
             socket.Send(Encoding.ASCII.GetBytes(Asking.Replace(": 13", ": 8", StringComparison.Ordinal) + "GET /behind HTTP/1.1\r\nHost: h\r\n\r\n"));
             string answer = WebHost.Read(socket, until: null);
@@ -289,7 +289,7 @@ public sealed class WebSocketConnectionTests
             Assert.EndsWith("Invalid WebSocket request: 'Sec-WebSocket-Version' is not 13.", answer, StringComparison.Ordinal);
         }
 
-        using (Socket socket = Dial(host))
+        using (Socket socket = ConnectPeer(host))
         {
             socket.Send("GET /plain HTTP/1.0\r\n\r\n"u8);
             Assert.StartsWith("HTTP/1.1 200 OK\r\n", WebHost.Read(socket, until: null), StringComparison.Ordinal);
@@ -304,7 +304,7 @@ public sealed class WebSocketConnectionTests
         Assert.Equal(["request /chat"], unwilling.Told);
     }
 
-    private static Socket Dial(WsHost host)
+    private static Socket ConnectPeer(WsHost host)
     {
         Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)WebHost.Deadline.TotalMilliseconds };
         socket.Connect("127.0.0.1", host.PortNumber);

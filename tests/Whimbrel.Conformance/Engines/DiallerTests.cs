@@ -1,21 +1,21 @@
 namespace Whimbrel.Conformance;
 
-public sealed class UringTcpDialler() : DiallerSuite(Transport.UringTcp);
+public sealed class UringTcpConnector() : ConnectorSuite(Transport.UringTcp);
 
-public sealed class EpollTcpDialler() : DiallerSuite(Transport.EpollTcp);
+public sealed class EpollTcpConnector() : ConnectorSuite(Transport.EpollTcp);
 
-public sealed class EpollUnixDialler() : DiallerSuite(Transport.EpollUnix);
+public sealed class EpollUnixConnector() : ConnectorSuite(Transport.EpollUnix);
 
-public sealed class EpollPoolDialler() : DiallerSuite(Transport.EpollPool);
+public sealed class EpollPoolConnector() : ConnectorSuite(Transport.EpollPool);
 
-public sealed class EpollTlsDialler() : DiallerSuite(Transport.EpollTls);
+public sealed class EpollTlsConnector() : ConnectorSuite(Transport.EpollTls);
 
 #if PORTABLE
-public sealed class PortableTcpDialler() : DiallerSuite(Transport.PortableTcp);
+public sealed class PortableTcpConnector() : ConnectorSuite(Transport.PortableTcp);
 #endif
 
 #if MEMORY
-public sealed class MemoryTcpDialler() : DiallerSuite(Transport.MemoryTcp);
+public sealed class MemoryTcpConnector() : ConnectorSuite(Transport.MemoryTcp);
 
-public sealed class MemoryPoolDialler() : DiallerSuite(Transport.MemoryPool);
+public sealed class MemoryPoolConnector() : ConnectorSuite(Transport.MemoryPool);
 #endif

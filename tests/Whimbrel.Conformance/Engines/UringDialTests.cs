@@ -1,9 +1,9 @@
 namespace Whimbrel.Conformance;
 
-// The io_uring engine: the suites of DialTests.cs.
-public sealed class UringTcpDials() : DialSuite(Transport.UringTcp);
+// The io_uring engine: the suites of ConnectTests.cs.
+public sealed class UringTcpConnects() : ConnectSuite(Transport.UringTcp);
 
-public sealed class UringUnixDials() : DialSuite(Transport.UringUnix);
+public sealed class UringUnixConnects() : ConnectSuite(Transport.UringUnix);
 
 public sealed class UringTcpReconnects() : ReconnectSuite(Transport.UringTcp);
 

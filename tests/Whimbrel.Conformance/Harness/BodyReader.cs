@@ -50,7 +50,7 @@ public sealed class BodyReader(bool isChunked, Action<RecordingSession, BodyStre
             ReadOnlySpan<byte> rest = unread[taken..];
             if (_left > 0)
             {
-                int count = session.CallOfferBody(rest[..Math.Min(rest.Length, _left)]);
+                int count = session.CallDeliverBody(rest[..Math.Min(rest.Length, _left)]);
                 taken += count;
                 _left -= count;
                 if (_left > 0) return taken;

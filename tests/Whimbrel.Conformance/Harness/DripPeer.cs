@@ -11,7 +11,7 @@ public sealed class DripPeer(Rig rig, Peer raw) : Peer(rig)
 
     public override int TryRead(Span<byte> buffer) => raw.TryRead(buffer[..Math.Min(1, buffer.Length)]);
 
-    public override void FinishSending() => raw.FinishSending();
+    public override void ShutdownSend() => raw.ShutdownSend();
 
     public override void Reset() => raw.Reset();
 

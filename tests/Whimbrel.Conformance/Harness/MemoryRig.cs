@@ -98,9 +98,9 @@ public sealed class MemoryRig : Rig
         if (_thrown.Count > 0) throw new AggregateException(_thrown);
     }
 
-    public override Peer Dial(EndPoint endPoint, int receiveBufferBytes = 0)
+    public override Peer ConnectPeer(EndPoint endPoint, int receiveBufferBytes = 0)
     {
-        MemoryPeer peer = _engine.Dial(endPoint);
+        MemoryPeer peer = _engine.Connect(endPoint);
         Until(() => peer.IsConnected, "the raw peer to be connected");
         return Add(new ScriptedPeer(this, peer));
     }

@@ -16,7 +16,7 @@ public abstract class Peer(Rig rig)
     public abstract int TryRead(Span<byte> buffer);
 
     /// <summary>Sends FIN; reading continues.</summary>
-    public abstract void FinishSending();
+    public abstract void ShutdownSend();
 
     /// <summary>Closes with a reset (a Unix socket: with an ordinary end).</summary>
     public abstract void Reset();

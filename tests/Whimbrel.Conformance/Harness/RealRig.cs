@@ -16,7 +16,7 @@ public sealed class RealRig : Rig
 
     public RealRig(EngineKind kind, bool isUnix, int loops, bool isPool = false)
         : base(isUnix, isPool) => Engine = new RecordingEngine(
-            new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice, OnLoopStarted = LoopStarted, OnLoopStopping = LoopStopping },
+            new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnDiagnosticEvent = AddNotice, OnLoopStarted = LoopStarted, OnLoopStopping = LoopStopping },
             AddEngineEvent);
 
     public override Engine Engine { get; }
@@ -84,7 +84,7 @@ public sealed class RealRig : Rig
         foreach (Task task in tasks) task.GetAwaiter().GetResult();
     }
 
-    public override Peer Dial(EndPoint endPoint, int receiveBufferBytes = 0)
+    public override Peer ConnectPeer(EndPoint endPoint, int receiveBufferBytes = 0)
     {
         ArgumentNullException.ThrowIfNull(endPoint);
         Socket socket = Open(endPoint);

@@ -59,7 +59,7 @@ public sealed class RecordingClient : Client
     /// <summary>Its connections count only after <see cref="CallNoteOpened"/>.</summary>
     public bool Opens { get; set; }
 
-    public void CallNoteOpened(Session session) => NoteOpened(session);
+    public void CallNoteOpened(Session session) => ReportOpened(session);
 
     /// <summary>Exception that a failed connect throws instead of its own.</summary>
     public Func<NetworkException, Exception>? Explains { get; set; }

@@ -82,7 +82,7 @@ public sealed class RecordingHandler : DatagramHandler
 
     public LoopTimer Start(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
 
-    protected override void OnStarted() => Note("started", () => Started?.Invoke(this));
+    protected override void OnStarted() => Report("started", () => Started?.Invoke(this));
 
     protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
     {
@@ -90,7 +90,7 @@ public sealed class RecordingHandler : DatagramHandler
         DatagramPeer from = peer;
         lock (_gate) _received.Add((data, from));
         if (Echoes) Send(datagram, in peer);
-        Note(null, () => Received?.Invoke(this, data, from));
+        Report(null, () => Received?.Invoke(this, data, from));
         _count++;
     }
 
@@ -107,31 +107,31 @@ public sealed class RecordingHandler : DatagramHandler
         if (Echoes) SendRun(run, datagramBytes, in peer);
         InRuns += count;
         _count += count;
-        Note(null, () => RunReceived?.Invoke(count));
+        Report(null, () => RunReceived?.Invoke(count));
         return true;
     }
 
-    protected override void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => Note($"truncated {start.Length} of {length}", null);
+    protected override void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => Report($"truncated {start.Length} of {length}", null);
 
     protected override void OnSendFailed(in DatagramFault fault)
     {
         lock (_gate) _failed.Add(fault);
-        Note($"failed {fault.Error.Code}", null);
+        Report($"failed {fault.Error.Code}", null);
     }
 
     protected override void OnPeerError(in DatagramFault fault)
     {
         lock (_gate) _peerErrors.Add(fault);
-        Note($"peer error {fault.Error.Code}", null);
+        Report($"peer error {fault.Error.Code}", null);
     }
 
-    protected override void OnDrained() => Note("drained", () => Drained?.Invoke(this));
+    protected override void OnDrained() => Report("drained", () => Drained?.Invoke(this));
 
-    protected override void OnJoined(MulticastGroup group) => Note($"joined {group}", null);
+    protected override void OnJoined(MulticastGroup group) => Report($"joined {group}", null);
 
-    protected override void OnLeft(MulticastGroup group) => Note($"left {group}", null);
+    protected override void OnLeft(MulticastGroup group) => Report($"left {group}", null);
 
-    protected override void OnTimer(LoopTimer timer) => Note("timer", () => Timed?.Invoke(this, timer));
+    protected override void OnTimer(LoopTimer timer) => Report("timer", () => Timed?.Invoke(this, timer));
 
     protected override void OnError(Exception exception)
     {
@@ -142,11 +142,11 @@ public sealed class RecordingHandler : DatagramHandler
 
     protected override void OnStopped()
     {
-        Note("stopped", null);
+        Report("stopped", null);
         IsStopped = true;
     }
 
-    private void Note(string? what, Action? then)
+    private void Report(string? what, Action? then)
     {
         lock (_gate)
         {

@@ -4,8 +4,8 @@ using Whimbrel.Testing;
 namespace Whimbrel.Conformance;
 
 /// <summary>A memory engine that records its events.</summary>
-public sealed class RecordingMemoryEngine(int seed, int loops, Action<Notice> onNotice, Action<Loop> onLoopStarted, Action<Loop> onLoopStopping, Action<string> record)
-    : MemoryEngine(seed, loops, onNotice, onLoopStarted: onLoopStarted, onLoopStopping: onLoopStopping)
+public sealed class RecordingMemoryEngine(int seed, int loops, Action<DiagnosticEvent> onDiagnosticEvent, Action<Loop> onLoopStarted, Action<Loop> onLoopStopping, Action<string> record)
+    : MemoryEngine(seed, loops, onDiagnosticEvent, onLoopStarted: onLoopStarted, onLoopStopping: onLoopStopping)
 {
     protected override void OnStarting() => record("starting");
 

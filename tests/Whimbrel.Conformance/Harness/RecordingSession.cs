@@ -52,10 +52,10 @@ public sealed class RecordingSession : Session
         else base.BeginClose(isBlocking);
     }
 
-    protected override void BeginFinishing()
+    protected override void BeginShutdownSend()
     {
         if (AtFinishing is { } hook) hook(this);
-        else base.BeginFinishing();
+        else base.BeginShutdownSend();
     }
 
     // ------------------------------------------------------------------ hooks
@@ -75,12 +75,12 @@ public sealed class RecordingSession : Session
     public Action<RecordingSession>? AtConnected { get; set; }
 
     /// <summary>Also records an event, "handshaking".</summary>
-    public Action<RecordingSession>? AtHandshaking { get; set; }
+    public Action<RecordingSession>? AtTlsHandshakeStarting { get; set; }
 
     /// <summary>Also records an event, "handshaked".</summary>
-    public Action<RecordingSession, TlsInfo>? AtHandshaked { get; set; }
+    public Action<RecordingSession, TlsInfo>? AtTlsHandshakeCompleted { get; set; }
 
-    /// <summary>Number of calls of OnHandshaked.</summary>
+    /// <summary>Number of calls of OnTlsHandshakeCompleted.</summary>
     public int Handshakes { get; private set; }
 
     public Action<RecordingSession, CloseReason>? AtConnectFailed { get; set; }
@@ -91,10 +91,10 @@ public sealed class RecordingSession : Session
     public Func<RecordingSession, ReadOnlyMemory<byte>, ValueTask>? AtReceivedAsync { get; set; }
 
     /// <summary>Decides how many bytes are consumed. Without it all are.</summary>
-    public UnreadHook? AtUnread { get; set; }
+    public UnreadHook? AtData { get; set; }
 
     /// <summary>Replaces the default, which closes.</summary>
-    public Action<RecordingSession>? AtPeerFinished { get; set; }
+    public Action<RecordingSession>? AtEndOfStream { get; set; }
 
     /// <summary>Also records an event, "disconnecting CAUSE". Checked without it as well.</summary>
     public Action<RecordingSession, CloseReason>? AtDisconnecting { get; set; }
@@ -142,7 +142,7 @@ public sealed class RecordingSession : Session
 
     public string ReceivedText => Encoding.ASCII.GetString(Received);
 
-    /// <summary>Number of bytes passed to each call of OnUnread.</summary>
+    /// <summary>Number of bytes passed to each call of OnData.</summary>
     public IReadOnlyList<int> Offers
     {
         get
@@ -218,7 +218,7 @@ public sealed class RecordingSession : Session
 
     public void CallCommit(int count) => Commit(count);
 
-    public void CallNeedBytes(int count) => NeedBytes(count);
+    public void CallSetMinimumBytes(int count) => SetMinimumBytes(count);
 
     public int CallUnreadCount => UnreadCount;
 
@@ -243,7 +243,7 @@ public sealed class RecordingSession : Session
 
     public BodyStream CallStartBody(long skipLimitBytes = 256 * 1024) => StartBody(skipLimitBytes);
 
-    public int CallOfferBody(ReadOnlySpan<byte> data) => OfferBody(data);
+    public int CallDeliverBody(ReadOnlySpan<byte> data) => DeliverBody(data);
 
     public ValueTask<PipeResult> CallPipeTo(Session target, CancellationToken token = default) => PipeTo(target, token);
 
@@ -282,20 +282,20 @@ public sealed class RecordingSession : Session
         AtConnecting?.Invoke(this);
     }
 
-    protected override void OnHandshaking()
+    protected override void OnTlsHandshakeStarting()
     {
         if (Tls is not null) _rig.Violation($"handshaking came after the handshake: {Life}");
-        using Callback callback = new(this, AtHandshaking is null ? null : "handshaking");
-        AtHandshaking?.Invoke(this);
+        using Callback callback = new(this, AtTlsHandshakeStarting is null ? null : "handshaking");
+        AtTlsHandshakeStarting?.Invoke(this);
     }
 
-    protected override void OnHandshaked(TlsInfo info)
+    protected override void OnTlsHandshakeCompleted(TlsInfo info)
     {
         ArgumentNullException.ThrowIfNull(info);
-        if (!ReferenceEquals(info, Tls)) _rig.Violation("Session.Tls is not the argument of OnHandshaked");
+        if (!ReferenceEquals(info, Tls)) _rig.Violation("Session.Tls is not the argument of OnTlsHandshakeCompleted");
         Handshakes++;
-        using Callback callback = new(this, AtHandshaked is null ? null : "handshaked");
-        AtHandshaked?.Invoke(this, info);
+        using Callback callback = new(this, AtTlsHandshakeCompleted is null ? null : "handshaked");
+        AtTlsHandshakeCompleted?.Invoke(this, info);
     }
 
     protected override void OnConnected()
@@ -320,21 +320,21 @@ public sealed class RecordingSession : Session
 
     protected override ValueTask OnReceivedAsync(ReadOnlyMemory<byte> data) => AtReceivedAsync!(this, data);
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         using Callback callback = new(this, null);
         lock (_gate) _offers.Add(unread.Length);
-        if (AtUnread is null) return base.OnUnread(unread);
-        int taken = AtUnread(this, unread);
+        if (AtData is null) return base.OnData(unread);
+        int taken = AtData(this, unread);
         if (taken > 0 && taken <= unread.Length) RecordReceived(unread[..taken]);
         return taken;
     }
 
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
         using Callback callback = new(this, "peer finished");
-        if (AtPeerFinished is null) base.OnPeerFinished();
-        else AtPeerFinished(this);
+        if (AtEndOfStream is null) base.OnEndOfStream();
+        else AtEndOfStream(this);
     }
 
     protected override void OnDisconnecting(CloseReason reason)

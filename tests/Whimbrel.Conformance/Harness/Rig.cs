@@ -17,7 +17,7 @@ public abstract class Rig
     private readonly List<TlsPeer> _securePeers = [];
     private readonly List<PeerListener> _listeners = [];
     private readonly ConcurrentQueue<string> _violations = new();
-    private readonly ConcurrentQueue<Notice> _notices = new();
+    private readonly ConcurrentQueue<DiagnosticEvent> _notices = new();
     private readonly List<string> _allowed = [];
     private readonly ConcurrentQueue<string> _engineEvents = new();
 
@@ -84,7 +84,7 @@ public abstract class Rig
     public virtual bool HasResets => !IsUnix;
 
     /// <summary>All notices of the engine and its servers.</summary>
-    public IReadOnlyList<Notice> Notices => [.. _notices];
+    public IReadOnlyList<DiagnosticEvent> Notices => [.. _notices];
 
     /// <summary>The events of the engine and the hooks of its loops, in order: "starting", "started", "loop 0 started", "loop 0 stopping".</summary>
     public IReadOnlyList<string> EngineEvents => [.. _engineEvents];
@@ -123,7 +123,7 @@ public abstract class Rig
     /// server.</param> <param name="receiveBufferBytes"> Receive buffer of the peer; 0 lets the kernel grow it to
     /// megabytes. Reading much from a narrow server needs a small one: each window is acknowledged immediately then,
     /// otherwise 40 ms later. Virtual time has its own windows. </param>
-    public abstract Peer Dial(EndPoint endPoint, int receiveBufferBytes = 0);
+    public abstract Peer ConnectPeer(EndPoint endPoint, int receiveBufferBytes = 0);
 
     /// <summary>A raw listener for clients under test.</summary>
     public abstract PeerListener Listen();
@@ -247,7 +247,7 @@ public abstract class Rig
         lock (_allowed) _allowed.Add(noticeText);
     }
 
-    public void AddNotice(Notice notice) => _notices.Enqueue(notice);
+    public void AddNotice(DiagnosticEvent notice) => _notices.Enqueue(notice);
 
     /// <summary>Checks the ended sessions and forgets them, for tests with very many.</summary>
     public void ForgetSessions()
@@ -326,7 +326,7 @@ public abstract class Rig
         StringBuilder text = new();
         text.AppendLine(Engine.ToString());
         foreach (RecordingSession session in _sessions.Take(20)) text.AppendLine($"  {session}: {string.Join(", ", session.Events)}");
-        foreach (Notice notice in _notices.Take(20)) text.AppendLine($"  notice {notice.Kind}: {notice.Message}");
+        foreach (DiagnosticEvent notice in _notices.Take(20)) text.AppendLine($"  notice {notice.Kind}: {notice.Message}");
         foreach (string violation in _violations.Take(20)) text.AppendLine($"  VIOLATION {violation}");
         return text.ToString();
     }
@@ -355,7 +355,7 @@ public abstract class Rig
         foreach (RecordingSession session in _sessions) session.CheckLife();
         Release();
         Assert.True(_violations.IsEmpty, string.Join("\n", _violations));
-        Notice[] unexpected = [.. _notices.Where(n => n.Kind == NoticeKind.UserException && !_allowed.Exists(a => n.Message.Contains(a, StringComparison.Ordinal)))];
+        DiagnosticEvent[] unexpected = [.. _notices.Where(n => n.Kind == DiagnosticEventKind.UserException && !_allowed.Exists(a => n.Message.Contains(a, StringComparison.Ordinal)))];
         Assert.True(unexpected.Length == 0, string.Join("\n", unexpected));
     }
 

@@ -13,7 +13,7 @@ public sealed class ScriptedPeer(Rig rig, MemoryPeer peer) : Peer(rig)
 
     public override int TryRead(Span<byte> buffer) => peer.Read(buffer);
 
-    public override void FinishSending() => peer.FinishSending();
+    public override void ShutdownSend() => peer.ShutdownSend();
 
     public override void Reset() => peer.Reset();
 

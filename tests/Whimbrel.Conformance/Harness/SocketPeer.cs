@@ -37,7 +37,7 @@ public sealed class SocketPeer : Peer
         throw new IOException($"The peer cannot read: {error}.");
     }
 
-    public override void FinishSending() => _socket.Shutdown(SocketShutdown.Send);
+    public override void ShutdownSend() => _socket.Shutdown(SocketShutdown.Send);
 
     public override void Reset()
     {

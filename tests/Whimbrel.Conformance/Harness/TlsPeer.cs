@@ -115,7 +115,7 @@ public sealed class TlsPeer : Peer
         }
     }
 
-    public override void FinishSending()
+    public override void ShutdownSend()
     {
         BeReady();
         lock (_gate)
@@ -124,7 +124,7 @@ public sealed class TlsPeer : Peer
         }
 
         Flushed();
-        if (!_isClosed) _raw.FinishSending();
+        if (!_isClosed) _raw.ShutdownSend();
     }
 
     /// <summary>With the OpenSSL provider: updates its keys, requests the same from the other end, and sends a byte
@@ -156,7 +156,7 @@ public sealed class TlsPeer : Peer
     {
         BeReady();
         Flushed();
-        _raw.FinishSending();
+        _raw.ShutdownSend();
     }
 
     public override void Reset()

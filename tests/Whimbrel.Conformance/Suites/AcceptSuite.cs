@@ -19,10 +19,10 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         return counts;
     }
 
-    private static Peer DialAndWait(Rig rig, RecordingServer server)
+    private static Peer ConnectAndWait(Rig rig, RecordingServer server)
     {
         int before = server.Made.Count;
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected(before);
         return peer;
     }
@@ -40,7 +40,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         rig =>
         {
             RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.RoundRobin });
-            for (int i = 0; i < 6; i++) Echo(DialAndWait(rig, server));
+            for (int i = 0; i < 6; i++) Echo(ConnectAndWait(rig, server));
             Assert.Equal([2, 2, 2], PerLoop(server, rig));
         },
         loops: 3);
@@ -50,16 +50,16 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         rig =>
         {
             RecordingServer other = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ChooseLoop = _ => rig.Engine.GetLoop(0) });
-            for (int i = 0; i < 4; i++) DialAndWait(rig, other);
+            for (int i = 0; i < 4; i++) ConnectAndWait(rig, other);
             Assert.Equal([4, 0, 0], PerLoop(other, rig));
             RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.LeastLoaded });
-            for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, server));
+            for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, server));
             Assert.Equal([0, 4, 4], PerLoop(server, rig));
 
             // Loop 0 becomes free: the next connection is placed there.
             rig.Await(other.StopAsync(TimeSpan.Zero));
             rig.Until(() => rig.Engine.GetLoop(0).Load == 0, "the loop to be empty");
-            for (int i = 0; i < 4; i++) Echo(DialAndWait(rig, server));
+            for (int i = 0; i < 4; i++) Echo(ConnectAndWait(rig, server));
             Assert.Equal([4, 4, 4], PerLoop(server, rig));
             Assert.Equal(0, rig.Engine.Loops.Sum(static l => l.OnTheWay));
         },
@@ -72,8 +72,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.LeastLoaded });
             for (int i = 0; i < 6; i++)
             {
-                Peer peer = DialAndWait(rig, server);
-                peer.FinishSending();
+                Peer peer = ConnectAndWait(rig, server);
+                peer.ShutdownSend();
                 server.Session(i).End();
                 rig.Until(() => rig.Engine.Loops.All(static l => l.Load == 0), "all loops to be empty");
             }
@@ -97,7 +97,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
                 return true;
             },
         });
-        for (int i = 0; i < 5; i++) Echo(DialAndWait(rig, server));
+        for (int i = 0; i < 5; i++) Echo(ConnectAndWait(rig, server));
         Loop only = Assert.Single(accepting.Distinct());
         Assert.All(server.Made, s => Assert.Same(only, s.Loop));
     });
@@ -106,7 +106,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void The_user_chooses_the_loop_and_sees_the_peers_address() => Run(
         rig =>
         {
-            ConcurrentQueue<Arrival> seen = [];
+            ConcurrentQueue<AcceptedConnection> seen = [];
             int wrongThreads = 0;
             RecordingServer server = rig.Serve(s_echo, new ServerOptions
             {
@@ -119,7 +119,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
                     return rig.Engine.GetLoop(seen.Count % 2 == 1 ? 2 : 1);
                 },
             });
-            Peer[] peers = [.. Enumerable.Range(0, 4).Select(_ => DialAndWait(rig, server))];
+            Peer[] peers = [.. Enumerable.Range(0, 4).Select(_ => ConnectAndWait(rig, server))];
             foreach (Peer peer in peers) Echo(peer);
             Assert.Equal([0, 2, 2], PerLoop(server, rig));
             Assert.Equal(0, wrongThreads);
@@ -145,8 +145,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
                 _ => arrival.Loop,
             },
         });
-        for (int i = 0; i < 3; i++) rig.Dial(server.EndPoint!).EndsInReset();
-        Echo(DialAndWait(rig, server));
+        for (int i = 0; i < 3; i++) rig.ConnectPeer(server.EndPoint!).EndsInReset();
+        Echo(ConnectAndWait(rig, server));
         Assert.Single(server.Made);
         Assert.Equal(["error InvalidDataException", "error InvalidOperationException", "error InvalidOperationException"], server.Events.Where(static e => e.StartsWith("error", StringComparison.Ordinal)));
         Assert.Equal((1, 3), (server.ReadCounters().Accepted, server.ReadCounters().Refused));
@@ -174,7 +174,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         });
         for (int i = 1; i <= 2; i++)
         {
-            Peer refused = rig.Dial(server.EndPoint!);
+            Peer refused = rig.ConnectPeer(server.EndPoint!);
             EndPoint? own = rig.IsUnix ? null : refused.LocalEndPoint;
             refused.EndsInReset();
             int expected = i;
@@ -184,7 +184,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
 
         Assert.Empty(server.Made);
         Assert.Equal(0, server.SessionCount);
-        Echo(DialAndWait(rig, server));
+        Echo(ConnectAndWait(rig, server));
         Assert.Equal((1, 0, 2), (server.AcceptedCount, server.RejectedCount, server.ReadCounters().Refused));
         Assert.DoesNotContain(server.Events, static e => e.StartsWith("error", StringComparison.Ordinal));
     });
@@ -199,8 +199,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             EndPoint = rig.NewAddress(),
             Admit = _ => ++asked > 1 ? true : throw new InvalidDataException("bad filter"),
         });
-        rig.Dial(server.EndPoint!).EndsInReset();
-        Echo(DialAndWait(rig, server));
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
+        Echo(ConnectAndWait(rig, server));
         Assert.Single(server.Made);
         Assert.Contains("error InvalidDataException", server.Events);
         Assert.Equal(1, server.ReadCounters().UserExceptions);
@@ -217,8 +217,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             MaxConnections = 1,
             Admit = _ => Interlocked.Increment(ref asked) > 0,
         });
-        DialAndWait(rig, server);
-        rig.Dial(server.EndPoint!).EndsInReset();
+        ConnectAndWait(rig, server);
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.RejectedCount == 1, "the rejection to be counted");
         Assert.Equal(1, asked);
     });
@@ -232,10 +232,10 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 5, AcceptScheme = scheme });
         // One below the limit, and at the limit: all are served.
-        List<Peer> peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
+        List<Peer> peers = [.. Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         foreach (Peer peer in peers) Echo(peer);
         Assert.Equal((5, 0), (server.AcceptedCount, server.RejectedCount));
-        for (int i = 0; i < 7; i++) rig.Dial(server.EndPoint!).EndsInReset();
+        for (int i = 0; i < 7; i++) rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.RejectedCount == 7, "seven above the number to be rejected");
         Assert.Equal((5, 5), (server.AcceptedCount, server.SessionCount));
         foreach (Peer peer in peers) Echo(peer);
@@ -247,9 +247,9 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void After_AcceptLimit_it_stops_accepting_and_serves_those_it_has(AcceptScheme scheme) => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 3, AcceptScheme = scheme });
-        List<Peer> peers = [DialAndWait(rig, server), DialAndWait(rig, server)];
+        List<Peer> peers = [ConnectAndWait(rig, server), ConnectAndWait(rig, server)];
         Assert.True(server.IsAccepting);
-        peers.Add(DialAndWait(rig, server));
+        peers.Add(ConnectAndWait(rig, server));
         Assert.False(server.IsAccepting);
         rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 3, "the listeners to be closed");
         RecordingClient client = rig.MakeClient(server.EndPoint!);
@@ -260,7 +260,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         // The limit starts again.
         rig.Await(server.StartAcceptingAsync());
         Assert.True(server.IsAccepting);
-        for (int i = 0; i < 3; i++) Echo(DialAndWait(rig, server));
+        for (int i = 0; i < 3; i++) Echo(ConnectAndWait(rig, server));
         Assert.False(server.IsAccepting);
         Assert.Equal(6, server.AcceptedCount);
     });
@@ -272,7 +272,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 4 });
             List<Peer> peers = [];
             // While the loop is busy they wait in the backlog, and are accepted together.
-            rig.OnLoop(rig.Engine.GetLoop(0), () => peers.AddRange(Enumerable.Range(0, 10).Select(_ => rig.Dial(server.EndPoint!))));
+            rig.OnLoop(rig.Engine.GetLoop(0), () => peers.AddRange(Enumerable.Range(0, 10).Select(_ => rig.ConnectPeer(server.EndPoint!))));
             server.Connected(3);
             rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 4, "the listener to be closed");
             rig.Settle();
@@ -299,7 +299,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Assert.Single(server.EndPoints);
         // A Unix path cannot be shared: there is one listener.
         Assert.Equal(rig.IsUnix ? 1 : 2, rig.Engine.Loops.Sum(static l => l.ResidentCount));
-        for (int i = 0; i < 64; i++) Echo(DialAndWait(rig, server));
+        for (int i = 0; i < 64; i++) Echo(ConnectAndWait(rig, server));
         if (rig.IsUnix)
         {
             Assert.Single(server.Made.Select(static s => s.Loop).Distinct());
@@ -321,7 +321,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             AcceptScheme = AcceptScheme.ListenerPerLoop,
             ChooseLoop = _ => rig.Engine.GetLoop(1),
         });
-        for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, server));
+        for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, server));
         Assert.Equal([0, 8], PerLoop(server, rig));
     });
 
@@ -338,7 +338,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
         Assert.Equal(listeners, rig.Engine.Loops.Sum(static l => l.ResidentCount));
-        for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, holder));
+        for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, holder));
         rig.Await(holder.StopAsync(TimeSpan.Zero));
         rig.Await(server.StartAsync());
     });
@@ -348,7 +348,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()], AcceptScheme = AcceptScheme.ListenerPerLoop });
         Assert.Equal(2, server.EndPoints.Distinct().Count());
-        for (int i = 0; i < 20; i++) Echo(rig.Dial(server.EndPoints[i % 2]));
+        for (int i = 0; i < 20; i++) Echo(rig.ConnectPeer(server.EndPoints[i % 2]));
         Assert.Equal(10, server.Made.Count(s => Equals(s.LocalEndPoint, server.EndPoints[0])));
     });
 
@@ -368,7 +368,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             // accepts.
             rig.OnLoop(rig.Engine.GetLoop(round % 2), () =>
             {
-                peers.AddRange(Enumerable.Range(0, 20).Select(_ => rig.Dial(server.EndPoint!)));
+                peers.AddRange(Enumerable.Range(0, 20).Select(_ => rig.ConnectPeer(server.EndPoint!)));
                 stopped = server.StopAcceptingAsync().AsTask();
             });
             rig.Until(() => stopped!.IsCompleted, "accepting to stop");
@@ -392,7 +392,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Task<StopReport>? stopped = null;
             rig.OnLoop(rig.Engine.GetLoop(0), () =>
             {
-                peers.AddRange(Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!)));
+                peers.AddRange(Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!)));
                 stopped = server.StopAsync().AsTask();
             });
             foreach (Peer peer in peers)
@@ -421,7 +421,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Task? stopped = null;
             rig.OnLoop(rig.Engine.GetLoop(0), () =>
             {
-                peers.AddRange(Enumerable.Range(0, many).Select(_ => rig.Dial(server.EndPoint!)));
+                peers.AddRange(Enumerable.Range(0, many).Select(_ => rig.ConnectPeer(server.EndPoint!)));
                 stopped = stopsAll ? server.StopAsync().AsTask() : server.StopAcceptingAsync().AsTask();
             });
             foreach (Peer peer in peers)
@@ -446,7 +446,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             rig.Await(server.StartAsync());
             Assert.False(server.IsAccepting);
             int before = server.Made.Count;
-            Peer early = rig.Dial(server.EndPoint!);
+            Peer early = rig.ConnectPeer(server.EndPoint!);
             if (rig.Tls == TlsKind.None) early.Write("early");
             rig.Settle();
             Assert.Equal(before, server.Made.Count);
@@ -455,13 +455,13 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Assert.True(server.IsAccepting);
             if (rig.Tls == TlsKind.None) Assert.Equal("early", early.ReadText(5));
             Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
-            Peer late = rig.Dial(server.EndPoint!);
+            Peer late = rig.ConnectPeer(server.EndPoint!);
             late.Write("late");
             Assert.Equal("late", late.ReadText(4));
             // It can still stop and start.
             rig.Await(server.StopAcceptingAsync());
             rig.Await(server.StartAcceptingAsync());
-            late = rig.Dial(server.EndPoint!);
+            late = rig.ConnectPeer(server.EndPoint!);
             late.Write("later");
             Assert.Equal("later", late.ReadText(5));
             rig.Await(server.StopAsync(TimeSpan.Zero));
@@ -479,7 +479,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         };
         rig.Await(server.StartAsync());
         rig.Await(accepting);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         Assert.Equal("started", server.Events.SkipWhile(static e => e != "started").First());
     });
@@ -490,7 +490,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(rig.Tls != TlsKind.None, "A stop ends handshakes that are in progress.");
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         ValueTask<StopReport> stopped = server.StopAsync();
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
@@ -503,7 +503,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()] });
         EndPoint[] addresses = [.. server.EndPoints];
-        Peer old = DialAndWait(rig, server);
+        Peer old = ConnectAndWait(rig, server);
         for (int round = 0; round < 3; round++)
         {
             rig.Await(server.StopAcceptingAsync());
@@ -512,7 +512,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             rig.Await(server.StartAcceptingAsync());
             Assert.True(server.IsAccepting);
             Assert.Equal(addresses, server.EndPoints);
-            Echo(rig.Dial(addresses[round % 2]));
+            Echo(rig.ConnectPeer(addresses[round % 2]));
         }
 
         Echo(old);
@@ -527,7 +527,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
         rig.Await(server.StartAsync());
         Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
-        Echo(DialAndWait(rig, server));
+        Echo(ConnectAndWait(rig, server));
         rig.Await(server.StopAsync(TimeSpan.Zero));
         Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
         rig.Await(server.DisposeAsync());
@@ -538,7 +538,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void When_the_address_is_taken_meanwhile_accepting_does_not_start_and_sessions_continue() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
-        Peer peer = DialAndWait(rig, server);
+        Peer peer = ConnectAndWait(rig, server);
         rig.Await(server.StopAcceptingAsync());
         RecordingServer other = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
         Assert.Throws<NetworkException>(() => rig.Await(server.StartAcceptingAsync()));
@@ -546,7 +546,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Echo(peer);
         rig.Await(other.StopAsync(TimeSpan.Zero));
         rig.Await(server.StartAcceptingAsync());
-        Echo(DialAndWait(rig, server));
+        Echo(ConnectAndWait(rig, server));
     });
 
     [Fact]
@@ -566,7 +566,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Assert.True(server.IsAccepting);
         }
 
-        Echo(DialAndWait(rig, server));
+        Echo(ConnectAndWait(rig, server));
     });
 
     // ------------------------------------------------------------------ accepting that fails
@@ -583,7 +583,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             EndPoint = rig.NewAddress(),
             OnSocketCreated = socket => descriptor = socket.Role == SocketRole.Listener ? (int)socket.Descriptor : descriptor,
         });
-        Peer open = DialAndWait(rig, server);
+        Peer open = ConnectAndWait(rig, server);
         Assert.Equal(0, Syscall.Shutdown(descriptor, SocketAbi.SHUT_RD));
         rig.Until(() => rig.Notices.Any(static n => n.Page == "accept-failed.md"), "the notice");
         Echo(open);
@@ -596,7 +596,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Assert.Contains("error NetworkException", server.Events);
         rig.Await(server.StopAcceptingAsync());
         rig.Await(server.StartAcceptingAsync());
-        Echo(DialAndWait(rig, server));
+        Echo(ConnectAndWait(rig, server));
         Echo(open);
     });
 
@@ -611,7 +611,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         rig.OnLoop(listener.Loop, () =>
         {
             for (int i = 0; i < 64; i++) listener.CompleteAcceptError(Errno.EPROTO, shed: false);
-            waiting = rig.Dial(server.EndPoint!);
+            waiting = rig.ConnectPeer(server.EndPoint!);
             closed = server.StopAcceptingAsync();
         });
         rig.Await(closed);
@@ -630,7 +630,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             {
                 // The kernel, or the runtime, accepts some of them before this loop learns of the stop.
                 int before = OperatingSystem.IsLinux() ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() : 0;
-                waiting = [.. Enumerable.Range(0, 3).Select(_ => rig.Dial(server.EndPoint!))];
+                waiting = [.. Enumerable.Range(0, 3).Select(_ => rig.ConnectPeer(server.EndPoint!))];
                 for (int i = 0; i < 200 && rig.Engine.Kind == EngineKind.Portable && OperatingSystem.IsLinux() && Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() < before + 4; i++) rig.Block(TimeSpan.FromMilliseconds(5));
                 listener.Stop();
             });
@@ -693,12 +693,12 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Listener listener = ListenerOf(rig);
         // Errors of single connections: accepting does not pause, and an accepted connection resets the count.
         rig.OnLoop(listener.Loop, () => Fail(63));
-        Echo(DialAndWait(rig, server));
+        Echo(ConnectAndWait(rig, server));
         rig.OnLoop(listener.Loop, () => Fail(63));
         Assert.DoesNotContain(rig.Notices, static n => n.Page == "accept-failed.md");
         rig.OnLoop(listener.Loop, () => Fail(2));
         Assert.Equal($"Accepting at {server.EndPoint} fails again and again: Protocol error (error 71). It is tried again ten times a second; open sessions go on.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
-        Echo(DialAndWait(rig, server));
+        Echo(ConnectAndWait(rig, server));
 
         void Fail(int times)
         {

@@ -10,7 +10,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     public void A_peer_that_writes_until_it_can_write_no_more_before_it_reads_loses_nothing() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] piece = Pattern(1_000_003);
         int total = peer.WriteUntilFull(piece);
         Assert.True(total > Mark, $"only {total} bytes were taken");
@@ -33,7 +33,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         if (rig.IsVirtual) total = Math.Min(total, 1_000_000);
         Server echo = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new EchoSession()));
         rig.Await(echo.StartAsync());
-        Peer peer = rig.Dial(echo.EndPoint!);
+        Peer peer = rig.ConnectPeer(echo.EndPoint!);
         byte[] data = Pattern(total);
         byte[] buffer = new byte[readBytes];
         int written = 0;
@@ -168,7 +168,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         RecordingServer server = rig.Serve(
             s => s.AtTimer = (self, _) => self.Send(data),
             Narrow(rig, limit: Large));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         switch (from)
         {
@@ -202,7 +202,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         if (accepted)
         {
             RecordingServer server = rig.Serve(s => s.AtReceived = hook, Narrow(rig, backPressure: option, limit: Large));
-            Peer dialled = rig.Dial(server.EndPoint!);
+            Peer dialled = rig.ConnectPeer(server.EndPoint!);
             return (server.Connected(), dialled);
         }
 

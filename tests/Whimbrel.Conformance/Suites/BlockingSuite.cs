@@ -33,7 +33,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.Equal(7, Block(x.Loop.PostAsync(() => 7)));
             Block(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(1)));
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("first", peer.ReadText(5));
         Assert.Equal(big, peer.Read(Big));
@@ -62,13 +62,13 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         });
         for (int i = 0; i < 2; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write(i == 0 ? "b" : "x");
             RecordingSession session = server.Session(i);
             session.UntilReceived(1);
             Task closing = i == 1 ? Task.Run(() => ended = session.Close(s_patience)) : Task.CompletedTask;
             Assert.Empty(peer.ReadToEnd());
-            peer.FinishSending();
+            peer.ShutdownSend();
             Assert.True(closing.Wait(s_patience), "it blocks for ever");
             Assert.Equal(CloseCause.LocalClose, session.End());
             Assert.Equal(CloseCause.LocalClose, ended.Cause);
@@ -94,8 +94,8 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Block(x.Loop.PostAsync(() => answered.Task));
             x.Send("done"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
-        Peer other = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        Peer other = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("question", peer.ReadText(8));
         other.Write("y");
@@ -120,7 +120,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             };
             s.AtDisconnected = (_, _) => Volatile.Write(ref told, 1);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("x");
         Assert.Equal(big[..1000], peer.ReadToEnd());
@@ -139,9 +139,9 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.True(first.IsOver);
             x.Send("closed"u8);
         });
-        Peer one = rig.Dial(server.EndPoint!);
+        Peer one = rig.ConnectPeer(server.EndPoint!);
         first = server.Connected();
-        Peer two = rig.Dial(server.EndPoint!);
+        Peer two = rig.ConnectPeer(server.EndPoint!);
         two.Write("x");
         Assert.Empty(one.ReadToEnd());
         one.Close();
@@ -162,7 +162,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.False(dialled.IsConnected);
             x.Send("gone"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("dialling gone", peer.ReadText(13));
     });
@@ -178,7 +178,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
             x.Send("timeout"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("timeout", peer.ReadText(7));
     });
@@ -221,9 +221,9 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.Equal(CloseCause.LocalClose, neighbour.Close(TimeSpan.Zero).Cause);
             x.Send("stopped"u8);
         });
-        Peer near = rig.Dial(server.EndPoint!);
+        Peer near = rig.ConnectPeer(server.EndPoint!);
         neighbour = server.Connected();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         peer.Write("x");
         Assert.Empty(near.ReadToEnd());
@@ -241,9 +241,9 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             report = server!.Stop(s_patience);
             Assert.False(x.IsOver);
         });
-        Peer other = rig.Dial(server.EndPoint!);
+        Peer other = rig.ConnectPeer(server.EndPoint!);
         RecordingSession neighbour = server.Connected();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected(1);
         peer.Write("x");
         Assert.Empty(other.ReadToEnd());
@@ -256,7 +256,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         Assert.Equal((2, 0), (report.Drained, report.Aborted));
         // A session that an earlier stop abandoned does not count after the server's restart.
         rig.Await(server.StartAsync());
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected(2);
         Assert.True(rig.Await(server.StopAsync(TimeSpan.Zero)).IsComplete);
     });
@@ -265,7 +265,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     public void A_peer_that_never_closes_is_cut_off_when_the_time_limit_of_a_close_is_over() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Assert.Equal(CloseCause.LocalClose, session.Close(TimeSpan.FromMilliseconds(20)).Cause);
         Assert.True(session.IsOver);
@@ -275,7 +275,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     public void On_a_loop_the_forms_with_a_time_limit_throw_and_do_nothing() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.OnLoop(session.Loop, () =>
         {
@@ -302,7 +302,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.Equal(1, report.Drained + report.Aborted);
             x.Send("stopped"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("stopped", peer.ReadText(7));
     });
@@ -328,7 +328,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Block(stream.DisposeAsync());
             x.Send("same"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("same", peer.ReadText(4));
     });
@@ -347,9 +347,9 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
                 x.Send("done"u8);
             };
         });
-        Peer one = rig.Dial(server.EndPoint!);
+        Peer one = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
-        Peer two = rig.Dial(server.EndPoint!);
+        Peer two = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         rig.Until(() => group.Count == 2, "both to have joined");
         one.Write("x");
@@ -372,7 +372,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
                 Narrow(rig));
             // As the guide says for this many blocking callbacks, because the pool adds threads slowly.
             using PoolThreads threads = new(Sessions + 16);
-            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write("x");
             foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
             rig.Until(() => Volatile.Read(ref done) == Sessions, "all of them to continue");
@@ -392,7 +392,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
                 s.AtReceived = (x, data) => _ = Work(x);
             },
             Narrow(rig));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal(Filled('t', 2 * Limit), peer.Read(2 * Limit));
         rig.Until(() => Volatile.Read(ref inOrder) != 0, "the callback's work to end");
@@ -436,7 +436,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.False(inOrder.IsCompleted);
             x.Send("on"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("on", peer.ReadText(2));
         rig.Until(() => awaitedInOrder.Task.IsCompleted, "the await to resume after the callback");

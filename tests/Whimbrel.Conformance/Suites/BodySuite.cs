@@ -16,12 +16,12 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         int[] lengths = rig.IsVirtual ? [10, 0, 1, 3_000, 5] : [10, 0, 1, 300_000, 5, 70_000];
         byte[][] bodies = [.. lengths.Select(static (length, i) => Pattern(length, i + 1))];
         List<Task<byte[]>> read = [];
-        RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked, (session, body) =>
+        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked, (session, body) =>
         {
             lock (read) read.Add(onLoop ? ReadAll(body, 1_000) : FromElsewhere(rig, body));
             session.Send("."u8);
         }));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         // Pipelined: the next request waits until the body before it is read.
         peer.Write([.. bodies.SelectMany(b => BodyReader.Request(b, isChunked))]);
         peer.ReadText(bodies.Length);
@@ -38,8 +38,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         BodyStream? body = null;
         // The limit of unconsumed data does not apply to a body that has no reader yet.
         ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = 8 * 1024, ReceiveBufferBytes = 8192 };
-        RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked, (_, b) => Volatile.Write(ref body, b)), options);
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked, (_, b) => Volatile.Write(ref body, b)), options);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] data = Pattern(Length);
         byte[] request = BodyReader.Request(data, isChunked);
         int written = peer.WriteUntilFull(request, request.Length);
@@ -60,8 +60,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     {
         if (rig.IsVirtual) return; // there each byte may arrive by itself
         BodyStream? body = null;
-        RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked: true, (_, b) => Volatile.Write(ref body, b)));
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: true, (_, b) => Volatile.Write(ref body, b)));
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write([2, (byte)'a', (byte)'b']);
         rig.Until(() => Volatile.Read(ref body) is not null, "the body");
         byte[] memory = new byte[100];
@@ -105,12 +105,12 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     {
         Exception? inside = null;
         BodyStream? body = null;
-        RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked: false, (_, b) =>
+        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: false, (_, b) =>
         {
             inside = Record.Exception(() => b.Read(new byte[1], 0, 1));
             Volatile.Write(ref body, b);
         }));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write([0, 0, 0, 5]);
         rig.Until(() => Volatile.Read(ref body) is not null, "the body");
         Assert.IsType<InvalidOperationException>(inside);
@@ -173,12 +173,12 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     {
         byte[] first = Pattern(rig.IsVirtual ? 5_000 : 200_000);
         BodyStream? body = null;
-        RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked: true, (session, b) =>
+        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: true, (session, b) =>
         {
             if (Interlocked.CompareExchange(ref body, b, null) is null) return;
             session.Send("second"u8);
         }));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write([.. BodyReader.Request(first, isChunked: true)[..1_000]]);
         rig.Until(() => Volatile.Read(ref body) is not null, "the body");
         RecordingSession session = server.Session();
@@ -195,8 +195,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [InlineData(10_000)]
     public void More_to_skip_than_the_limit_closes(int limit) => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s => s.AtUnread = BodyReader.Hook(isChunked: false, static (_, b) => b.Dispose(), limit));
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: false, static (_, b) => b.Dispose(), limit));
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write(BodyReader.Request(Pattern(limit), isChunked: false));
         rig.Until(() => server.Session().BytesReceived == limit + 4, "all to arrive");
         rig.Settle();
@@ -260,7 +260,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         (RecordingSession session, Peer peer, BodyStream body) = Begin(rig, 50_000);
         byte[] data = Pattern(50_000);
         peer.Write(data);
-        peer.FinishSending();
+        peer.ShutdownSend();
         rig.Settle();
         Assert.False(session.Saw("peer finished"));
         Assert.Equal(data, Await(rig, Start(rig, session, onLoop: false, () => ReadSome(body, data.Length, 20_000))));
@@ -271,13 +271,13 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     public void The_session_says_what_a_body_that_is_too_short_means() => Run(rig =>
     {
         IOException tooShort = new("5 bytes of the body are missing");
-        (RecordingSession session, Peer peer, BodyStream body) = Begin(rig, 8, s => s.AtPeerFinished = x =>
+        (RecordingSession session, Peer peer, BodyStream body) = Begin(rig, 8, s => s.AtEndOfStream = x =>
         {
             x.CallEndBody(tooShort);
             x.Close();
         });
         peer.Write("abc");
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(Bytes("abc"), Await(rig, Start(rig, session, onLoop: true, () => ReadSome(body, 3, 3))));
         Assert.Same(tooShort, Assert.ThrowsAny<IOException>(() => Await(rig, Start(rig, session, onLoop: true, () => body.ReadAsync(new byte[10])))));
     });
@@ -289,9 +289,9 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         RecordingServer server = rig.Serve(s =>
         {
             s.AtConnected = x => Volatile.Write(ref body, x.CallStartBody());
-            s.AtUnread = (x, unread) => Volatile.Read(ref body) is null ? unread.Length : x.CallOfferBody(unread);
+            s.AtData = (x, unread) => Volatile.Read(ref body) is null ? unread.Length : x.CallDeliverBody(unread);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("abc");
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesReceived > 0, "the bytes");
@@ -328,13 +328,13 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         RecordingServer server = rig.Serve(s =>
         {
             s.AtConnected = x => Volatile.Write(ref body, x.CallStartBody());
-            s.AtUnread = static (x, unread) =>
+            s.AtData = static (x, unread) =>
             {
-                x.CallOfferBody(unread);
+                x.CallDeliverBody(unread);
                 throw new InvalidDataException("thrown by the test");
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Task<int> reader = Start(rig, session, onLoop: false, () => body!.ReadAsync(new byte[10]));
         rig.Settle();
@@ -348,12 +348,12 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     public void Only_the_session_begins_bodies_and_one_at_a_time() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         At(rig, session, onLoop: false, () => Assert.Throws<InvalidOperationException>(() => session.CallStartBody()));
         rig.OnLoop(session, () =>
         {
-            Assert.Throws<InvalidOperationException>(() => session.CallOfferBody("x"u8));
+            Assert.Throws<InvalidOperationException>(() => session.CallDeliverBody("x"u8));
             Assert.Throws<InvalidOperationException>(() => session.CallEndBody());
             Assert.Throws<ArgumentOutOfRangeException>(() => session.CallStartBody(-1));
             session.CallStartBody();
@@ -378,14 +378,14 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         RecordingServer server = rig.Serve(s =>
         {
             if (inConnected) s.AtConnected = x => TakeOver(x);
-            s.AtUnread = (x, unread) =>
+            s.AtData = (x, unread) =>
             {
                 int head = unread.IndexOf((byte)'|') + 1;
                 if (head > 0) TakeOver(x);
                 return head;
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write(inConnected ? "hello!" : "login|hello!");
         Assert.Equal("welcome, hello!", peer.ReadText(15));
         Assert.Equal("hello!", Await(rig, talk!));
@@ -434,7 +434,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
                 x.Close();
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => Volatile.Read(ref taking) is not null, "the callback");
         if (how == "close")
         {
@@ -462,7 +462,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         {
             if (when == "connecting") s.AtConnecting = TakeOver;
             else if (when == "connected") s.AtConnected = TakeOver;
-            else s.AtUnread = (x, unread) =>
+            else s.AtData = (x, unread) =>
             {
                 if (reading is not null || unread.Length < 100) return 0;
                 if (when == "paused") x.PauseReceiving();
@@ -470,11 +470,11 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
                 return 100;
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Elsewhere(() =>
         {
             peer.Write(data);
-            peer.FinishSending();
+            peer.ShutdownSend();
         });
         rig.Until(() => Volatile.Read(ref reading) is not null, "the callback that gives the connection away");
         byte[] all = Await(rig, reading!);
@@ -534,7 +534,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
             foreach (ValueTask<bool> sent in sends) _ = Continue(sent);
             _ = Talk(taking);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("hello", peer.ReadText(5));
         peer.Write("answer");
         rig.Until(() => Volatile.Read(ref got) is not null && Volatile.Read(ref done) == 3, "all to continue");
@@ -572,7 +572,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         Peer? peer = null;
         RecordingServer server = rig.Serve(s =>
         {
-            s.AtUnread = (x, unread) =>
+            s.AtData = (x, unread) =>
             {
                 reading = Read(ConnectionStream.TakeOverAsync(x));
                 if (byPeer) peer!.Reset();
@@ -583,7 +583,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
                 if (!byPeer) Assert.Equal(0, x.BytesPending);
             };
         });
-        peer = rig.Dial(server.EndPoint!);
+        peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         peer.Write("x");
         rig.Until(() => Volatile.Read(ref reading) is not null, "the callback");
@@ -618,10 +618,10 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         BodyStream? body = null;
         RecordingServer server = rig.Serve(s =>
         {
-            s.AtUnread = BodyReader.Hook(isChunked: false, (_, b) => Volatile.Write(ref body, b));
+            s.AtData = BodyReader.Hook(isChunked: false, (_, b) => Volatile.Write(ref body, b));
             setUp?.Invoke(s);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write(BodyReader.Request(new byte[length], isChunked: false)[..4]);
         rig.Until(() => Volatile.Read(ref body) is not null, "the body to begin");
         return (server.Session(), peer, body!);

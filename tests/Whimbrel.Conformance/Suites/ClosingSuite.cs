@@ -21,7 +21,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
                 x.Close();
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(100), DrainLimit = TimeSpan.FromSeconds(1) });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
@@ -63,7 +63,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
                     else x.CloseNow();
                 };
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("c");
             Assert.Equal("bye", peer.ReadText(3));
             RecordingSession session = server.Session();
@@ -72,7 +72,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             Assert.Equal("more", peer.ReadText(4));
             peer.Write("e");
             Assert.Empty(peer.ReadToEnd());
-            peer.FinishSending();
+            peer.ShutdownSend();
             Assert.Equal(CloseCause.LocalClose, session.End());
         }
 
@@ -88,16 +88,16 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             s.AtFinishing = static x => x.Send("bye");
             s.AtReceived = static (x, data) =>
             {
-                if (data[0] == 'f') ((Session)x).FinishSending();
+                if (data[0] == 'f') ((Session)x).ShutdownSend();
                 else x.CloseNow();
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("f");
         Assert.Equal("bye", peer.ReadText(3));
         peer.Write("e");
         Assert.Empty(peer.ReadToEnd());
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
     });
 
@@ -105,7 +105,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void Cancelling_an_awaited_close_ends_a_close_handshake_that_is_not_answered() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtClose = static (_, _) => { });
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
         using CancellationTokenSource stop = new();
@@ -124,10 +124,10 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) => x.Send(data));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         server.Session().UntilReceived(1);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(data, peer.ReadToEnd());
         Assert.Equal(CloseCause.PeerClosed, server.Session().End());
         Assert.Equal(data.Length, server.Session().BytesSent);
@@ -136,10 +136,10 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(11)]
     public void An_override_of_OnPeerFinished_keeps_this_half_open() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtPeerFinished = static _ => { });
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(static s => s.AtEndOfStream = static _ => { });
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("question");
-        peer.FinishSending();
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         session.Until("peer finished");
         rig.Settle();
@@ -150,7 +150,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             Assert.Equal("answer", peer.ReadText(6));
         }
 
-        session.FinishSending();
+        session.ShutdownSend();
         Assert.Empty(peer.ReadToEnd());
         Assert.Equal(CloseCause.PeerClosed, session.End());
         Assert.Equal("connecting, connected, received 8, peer finished, disconnected PeerClosed", session.Life);
@@ -159,9 +159,9 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(11)]
     public void A_half_open_connection_ends_with_Close_as_well() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtPeerFinished = static _ => { });
-        Peer peer = rig.Dial(server.EndPoint!);
-        peer.FinishSending();
+        RecordingServer server = rig.Serve(static s => s.AtEndOfStream = static _ => { });
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         session.Until("peer finished");
         session.Send("bye"u8);
@@ -175,17 +175,17 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(static s =>
         {
-            s.AtPeerFinished = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1));
+            s.AtEndOfStream = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1));
             s.AtTimer = static (x, timer) =>
             {
                 x.Send("t"u8);
                 if (x.Count("timer") < 3) return;
-                x.FinishSending();
+                x.ShutdownSend();
                 timer.Cancel();
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
-        peer.FinishSending();
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        peer.ShutdownSend();
         Assert.Equal("ttt", peer.ReadTextToEnd());
         Assert.Equal(CloseCause.PeerClosed, server.Session().End());
         Assert.Equal(3, server.Session().Count("timer"));
@@ -198,9 +198,9 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
             x.Send(data);
-            x.FinishSending();
+            x.ShutdownSend();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Assert.Equal(data, peer.ReadToEnd());
         for (int i = 1; i <= 3; i++)
@@ -209,7 +209,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             session.UntilReceived(4 * i);
         }
 
-        peer.FinishSending();
+        peer.ShutdownSend();
         session.End();
         Assert.Equal("connecting, connected, received 12, peer finished, disconnected LocalClose", session.Life);
     });
@@ -221,13 +221,13 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
             results.Add(x.Send("before"u8));
-            x.FinishSending();
+            x.ShutdownSend();
             results.Add(x.Send("after"u8));
             results.Add(x.Send("af"u8, "ter"u8));
             results.Add(x.Send(new Memory("after"), 5));
-            x.FinishSending();
+            x.ShutdownSend();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("before", peer.ReadTextToEnd());
         // With thread-pool scheduling the peer's FIN may arrive while the callback still runs.
         rig.Until(() => results.Count == 4, "the callback to come to its end");
@@ -240,30 +240,30 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void FinishSending_from_another_thread_comes_after_its_sends() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Elsewhere(() =>
         {
             for (int i = 0; i < 100; i++) session.Send("0123456789"u8);
-            session.FinishSending();
+            session.ShutdownSend();
             session.Send("never"u8);
         });
         rig.Join();
         Assert.Equal(1000, peer.ReadToEnd().Length);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.LocalClose, session.End());
     });
 
     [Fact, Contract(11)]
     public void Both_sides_finish_at_once() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtPeerFinished = static x => x.FinishSending());
+        RecordingServer server = rig.Serve(static s => s.AtEndOfStream = static x => x.ShutdownSend());
         for (int i = 0; i < 20; i++)
         {
-            RecordingSession client = rig.Connect(server.EndPoint!, static s => s.AtPeerFinished = static _ => { });
+            RecordingSession client = rig.Connect(server.EndPoint!, static s => s.AtEndOfStream = static _ => { });
             RecordingSession session = server.Connected(i);
-            rig.Elsewhere(session.FinishSending);
-            rig.Elsewhere(client.FinishSending);
+            rig.Elsewhere(session.ShutdownSend);
+            rig.Elsewhere(client.ShutdownSend);
             rig.Join();
             Assert.True(session.End() is CloseCause.LocalClose or CloseCause.PeerClosed, session.Life);
             Assert.True(client.End() is CloseCause.LocalClose or CloseCause.PeerClosed, client.Life);
@@ -281,7 +281,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             for (int i = 0; i < data.Length; i += 4096) x.Send(data.AsSpan(i, 4096));
             x.Close();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Settle();
         Assert.Equal(data, peer.ReadToEnd());
@@ -293,7 +293,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void Close_from_another_thread_comes_after_its_sends() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] data = Pattern(500_000);
         rig.Elsewhere(() =>
@@ -317,13 +317,13 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             s.AtTimer = static (x, _) => x.Tag = "a timer";
             s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(50));
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("first");
         Assert.Empty(peer.ReadToEnd());
         for (int i = 0; i < 10; i++) peer.Write("ignored");
         rig.Settle();
         rig.Pass(TimeSpan.FromMilliseconds(60));
-        peer.FinishSending();
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         Assert.Equal(CloseCause.LocalClose, session.End());
         Assert.InRange(session.ReceivedCount, 1, 5);
@@ -337,7 +337,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void A_peer_that_continues_to_send_after_our_close_is_reset_at_the_limit() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
         Assert.Throws<IOException>(() =>
         {
@@ -354,7 +354,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes 5 s in real time: runs with --deep, and always on the memory engine.");
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
         rig.Pass(TimeSpan.FromSeconds(4));
         Assert.False(server.Session().IsOver);
@@ -372,7 +372,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
                 x.PauseReceiving();
             },
             WithDrain(rig, 50));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         // Until the socket buffers are full, so that the rest must wait.
         rig.OnLoop(session, static () => { });
@@ -408,7 +408,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             },
             // A Unix socket becomes writable when three quarters of its buffer are free, not at every read.
             WithDrain(rig, 1000));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         using MemoryStream got = new();
         while (got.Length < data.Length)
         {
@@ -434,7 +434,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             x.Send(data);
             x.Close(peerFinished: true);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         // One byte: bytes of a longer message after the close would arrive as well.
         peer.Write("?");
         RecordingSession session = server.Session();
@@ -463,7 +463,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     {
         long sent = 0;
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("?");
         RecordingSession session = server.Session();
         session.Until("received");
@@ -496,7 +496,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
                 x.Close();
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(600), SendBufferBytes = 8192, SendLimitBytes = 4 * Large });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         using MemoryStream got = new();
         while (got.Length < data.Length)
         {
@@ -522,7 +522,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             results.Add(x.CallReserve(10).Length == 0 ? SendResult.Closed : SendResult.Queued);
             x.Close();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("before", peer.ReadTextToEnd());
         peer.Close();
         server.Session().End();
@@ -537,7 +537,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             x.Send(new byte[Large]);
             x.Close();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Settle();
         Assert.False(session.IsOver);
@@ -555,7 +555,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             x.Send("hello"u8);
             Volatile.Write(ref isSent, true);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Until(() => Volatile.Read(ref isSent), "the greeting"); // the callback may still run
         for (int i = 0; i < 3; i++)
@@ -572,7 +572,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.LocalClose, session.End());
         session.Close();
         session.Abort();
-        session.FinishSending();
+        session.ShutdownSend();
     });
 
     [Fact, Contract(12)]
@@ -583,7 +583,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             x.Send(new byte[Large]);
             x.Close();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Settle();
         peer.Reset();
@@ -596,7 +596,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void Abort_resets_and_discards() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.OnLoop(session, () =>
         {
@@ -627,7 +627,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void Abort_from_another_thread_ends_it() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Elsewhere(session.Abort);
         Assert.Equal(CloseCause.LocalAbort, session.End());
@@ -638,7 +638,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void A_reset_by_the_peer_is_reported_as_such() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
@@ -653,7 +653,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     {
         // The peer writes, shuts down and closes; the response to it fails, which must not discard its data.
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.Send(new byte[10_000]));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] data = Pattern(5_000);
         peer.Write(data);
@@ -696,7 +696,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void Close_in_OnConnected_is_a_whole_life() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
         server.Session().End();
@@ -709,7 +709,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void DisconnectAll_closes_every_session_gracefully_and_the_server_continues() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
-        Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         for (int i = 0; i < peers.Length; i++) server.Connected(i);
         rig.Until(() => server.Events.Count(static e => e == "connected") == 5, "all to be announced");
         server.DisconnectAll();
@@ -720,6 +720,6 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         }
 
         Assert.All(server.Made, static s => Assert.Equal(CloseCause.LocalClose, s.End()));
-        Assert.Equal("hello", rig.Dial(server.EndPoint!).ReadText(5));
+        Assert.Equal("hello", rig.ConnectPeer(server.EndPoint!).ReadText(5));
     });
 }

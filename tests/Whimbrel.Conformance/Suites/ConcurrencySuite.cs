@@ -11,7 +11,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
     [InlineData("OnConnected", 1)]
     [InlineData("OnReceived", 1)]
     [InlineData("OnTimer", 1)]
-    [InlineData("OnPeerFinished", 1)]
+    [InlineData("OnEndOfStream", 1)]
     [InlineData("OnDisconnected", 1)]
     [InlineData("OnReceived", 2)]
     [InlineData("OnDisconnected", 2)]
@@ -34,9 +34,9 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                     s.AtConnecting = x => Here("OnConnecting", x);
                     s.AtReceived = (x, _) => Here("OnReceived", x);
                     s.AtTimer = (x, _) => Here("OnTimer", x);
-                    s.AtPeerFinished = x =>
+                    s.AtEndOfStream = x =>
                     {
-                        Here("OnPeerFinished", x);
+                        Here("OnEndOfStream", x);
                         x.Close();
                     };
                     s.AtDisconnected = (x, _) => Here("OnDisconnected", x);
@@ -67,7 +67,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 if (others.Length > 0) others[0].Send(new byte[70_000]);
                 if (others.Length > 1) others[1].Abort();
                 if (others.Length > 2) others[2].Close();
-                if (others.Length > 3) others[3].FinishSending();
+                if (others.Length > 3) others[3].ShutdownSend();
                 RecordingClient client = rig.MakeClient(server.EndPoint!);
                 lock (clients) clients.Add(client);
                 _ = client.ConnectAsync().AsTask();
@@ -79,7 +79,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 Peer peer;
                 try
                 {
-                    peer = rig.Dial(server.EndPoint!);
+                    peer = rig.ConnectPeer(server.EndPoint!);
                 }
                 catch (System.Net.Sockets.SocketException e) when (e.SocketErrorCode == System.Net.Sockets.SocketError.ConnectionReset)
                 {
@@ -88,7 +88,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 }
 
                 Try(() => peer.TryWrite("x"u8));
-                if (i % 2 == 0) Try(peer.FinishSending);
+                if (i % 2 == 0) Try(peer.ShutdownSend);
             }
 
             rig.Until(() => Volatile.Read(ref rounds) > 0, "the callback to run");
@@ -112,7 +112,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 };
                 s.AtDisconnected = (_, _) => inside += running;
             });
-            Peer[] peers = [.. Enumerable.Range(0, 10).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, 10).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             for (int i = 0; i < peers.Length; i++) server.Connected(i);
             peers[0].Write("x");
             rig.Until(() => server.Made.Count(static s => s.IsOver) == 9, "nine sessions to end");
@@ -134,7 +134,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                     for (int i = 0; i < 10; i++) server!.Broadcast(new byte[2000]);
                 },
                 new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
-            Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             for (int i = 0; i < peers.Length; i++) server.Connected(i);
             rig.Until(() => server.Events.Count(static e => e == "connected") == 5, "all to be announced");
             peers[0].Write("x");
@@ -152,7 +152,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 // Large enough to be sent immediately.
                 s.AtTimer = static (x, _) => x.Tag = (x.Send(new byte[100_000]), x.IsConnected, x.Send("x"u8));
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             rig.Settle(); // with thread-pool scheduling the pause is a post to the loop
             peer.Reset();
@@ -211,7 +211,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                             other?.ResumeReceiving();
                             break;
                         case 8:
-                            other?.FinishSending();
+                            other?.ShutdownSend();
                             break;
                         case 9:
                             _ = other?.SendAsync(new byte[10_000]).AsTask();

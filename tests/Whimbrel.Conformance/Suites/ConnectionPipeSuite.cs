@@ -243,7 +243,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         Task<ReadResult> atEnd = Start(rig, end.Pipe, onLoop, () => end.Pipe.Input.ReadAsync());
         CancellationToken ended = end.Pipe.InputEnded;
         Assert.False(ended.IsCancellationRequested);
-        end.Raw.FinishSending();
+        end.Raw.ShutdownSend();
         ReadResult last = Await(rig, atEnd);
         Assert.True(last is { IsCompleted: true, Buffer.IsEmpty: true });
         rig.Until(() => ended.IsCancellationRequested && end.Pipe.InputEnded.IsCancellationRequested, "the token of the end");
@@ -256,7 +256,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     {
         using End end = Accept(rig);
         end.Raw.Write("all");
-        end.Raw.FinishSending();
+        end.Raw.ShutdownSend();
         rig.Until(() => end.Pipe.InputEnded.IsCancellationRequested, "the finish");
         ReadResult result = Await(rig, Start(rig, end.Pipe, onLoop: true, () => end.Pipe.Input.ReadAsync()));
         Assert.Equal((true, "all"), (result.IsCompleted, Encoding.ASCII.GetString(result.Buffer)));
@@ -340,7 +340,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
             }
         })));
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("hello");
         rig.Until(() => server.SessionCount == 1 && server.BytesReceived == 5, "the session");
         ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.FromSeconds(15));
@@ -421,7 +421,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         TaskCompletionSource over = new();
         Server server = rig.Keep(new Server(rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionPipe.Serve(UntilOver, pipe)));
         rig.Await(server.StartAsync());
-        Peer? raw = dials ? null : rig.Dial(server.EndPoint!, receiveBufferBytes);
+        Peer? raw = dials ? null : rig.ConnectPeer(server.EndPoint!, receiveBufferBytes);
         ConnectionPipe? peer = dials ? rig.Await(ConnectionPipe.ConnectAsync(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }))) : null;
         rig.Until(() => Volatile.Read(ref made) is not null, "the handler to start");
         return new End(made!, raw, peer, over);

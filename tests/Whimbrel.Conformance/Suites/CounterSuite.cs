@@ -38,7 +38,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     public void The_engine_counts_completions_and_turns_that_brought_none() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         EngineCounters before = rig.Engine.ReadCounters();
         for (int n = 0; n < 10; n++)
         {
@@ -63,7 +63,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can block a loop.");
         RecordingServer server = rig.Serve();
-        Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+        Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
         RecordingSession[] sessions = [server.Connected(0), server.Connected(1)];
         Assert.Equal(0, server.BytesPending);
         using ManualResetEventSlim gate = HoldLoops(rig);
@@ -103,7 +103,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < 4; i++)
         {
             // One after the other: two loops may establish connections in another order.
-            peers[i] = rig.Dial(server.EndPoint!);
+            peers[i] = rig.ConnectPeer(server.EndPoint!);
             sessions[i] = server.Connected(i);
         }
 
@@ -134,7 +134,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     public void A_loop_counts_what_its_connections_do() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         LoopCounters before = session.Loop.ReadCounters();
         Assert.Equal(1, before.Connections);
@@ -194,7 +194,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
         const int inCallback = 100 + 2 + 1 + 1 + 2 + 1;
         const int bytes = 1000 + 9 + 4 + 40_000 + 7 + 100 + 30_000 + 11;
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("x");
         byte[] got = peer.Read(bytes);
@@ -231,7 +231,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data));
         Assert.Equal(default, server.ReadCounters());
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         peer.ReadText(1);
         peer.Write("y");
@@ -251,7 +251,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
                 for (int i = 0; i < 9; i++) results.Add(x.Send(new byte[1000]));
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true, SendLimitBytes = 8000, SlowConsumer = SlowConsumer.DropNewest });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         peer.Read(8000);
         Assert.Equal([.. Enumerable.Repeat(SendResult.Queued, 8), SendResult.Full], results);
@@ -269,7 +269,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(
             s => s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow,
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(s_idle / 2);
         peer.Write("still here");
@@ -298,9 +298,9 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     /// before.</summary>
     private static bool TryKeep(Rig rig, RecordingServer server, int first)
     {
-        Peer listens = rig.Dial(server.EndPoint!);
+        Peer listens = rig.ConnectPeer(server.EndPoint!);
         RecordingSession sends = server.Connected(first);
-        Peer talks = rig.Dial(server.EndPoint!);
+        Peer talks = rig.ConnectPeer(server.EndPoint!);
         RecordingSession receives = server.Connected(first + 1);
         // From before the last byte that was certainly sent, up to when the next one has certainly arrived.
         long saidMs = rig.Engine.NowMs;
@@ -336,12 +336,12 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     public void The_idle_limit_does_not_affect_closing_sessions_or_those_without_it() => Run(rig =>
     {
         RecordingServer off = rig.Serve();
-        Peer quiet = rig.Dial(off.EndPoint!);
+        Peer quiet = rig.ConnectPeer(off.EndPoint!);
         RecordingSession session = off.Connected();
         RecordingServer on = rig.Serve(
             static s => s.AtReceived = static (x, _) => x.Close(),
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = TimeSpan.FromMilliseconds(100) });
-        Peer closed = rig.Dial(on.EndPoint!);
+        Peer closed = rig.ConnectPeer(on.EndPoint!);
         closed.Write("x");
         Assert.Empty(closed.ReadToEnd());
         // Its linger time is longer than the idle limit, and another timer.
@@ -369,12 +369,12 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         rig =>
         {
             RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
-            Peer first = rig.Dial(server.EndPoint!);
+            Peer first = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
             rig.Pass(s_idle * 0.9);
             first.Close();
             server.Session().End();
-            Peer second = rig.Dial(server.EndPoint!);
+            Peer second = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             rig.Pass(s_idle * 0.5);
             Assert.True(session.IsConnected);

@@ -635,7 +635,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         // other responds.
         void Answer(int i)
         {
-            using (socket.GatherWakes())
+            using (socket.BatchWakeUps())
             {
                 SendResult result = socket.Send(BitConverter.GetBytes(i), target, TimeSpan.FromSeconds(20));
                 if (result != SendResult.Queued) others.Add(result);

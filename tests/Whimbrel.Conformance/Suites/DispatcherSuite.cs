@@ -86,7 +86,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
                     Check();
                     x.Send(data);
                 };
-                s.AtPeerFinished = x =>
+                s.AtEndOfStream = x =>
                 {
                     Check();
                     x.Close();
@@ -95,7 +95,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
                 s.AtDisconnected = (_, _) => Check();
             },
             With(rig, one.Dispatch));
-        List<Peer> peers = [.. Enumerable.Range(0, 6).Select(_ => rig.Dial(server.EndPoint!))];
+        List<Peer> peers = [.. Enumerable.Range(0, 6).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         byte[] large = Pattern(300_000);
         for (int round = 0; round < 5; round++)
         {
@@ -109,7 +109,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
         RecordingSession first = server.Connected(0);
         rig.Until(() => first.Saw("timer"), "its timer");
         Assert.True(rig.Await(first.PostAsync(Check)));
-        foreach (Peer peer in peers) peer.FinishSending();
+        foreach (Peer peer in peers) peer.ShutdownSend();
         for (int i = 0; i < peers.Count; i++) server.Connected(i).End();
         Assert.Equal(0, astray);
         Assert.True(one.Given > 30);
@@ -138,7 +138,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
             }
 
             RecordingServer server = rig.Serve(null, With(rig, Dispatch));
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             byte[] all = Pattern(8 * 1024 * 1024, 6);
             Stand();
@@ -210,7 +210,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
         }
 
         RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) => x.Send(data), With(rig, Dispatch));
-        List<Peer> peers = [.. Enumerable.Range(0, 4).Select(_ => rig.Dial(server.EndPoint!))];
+        List<Peer> peers = [.. Enumerable.Range(0, 4).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         for (int round = 0; round < 10; round++)
         {
             // The recording sessions report callbacks that overlap, nest or run in the stack of a loop.
@@ -225,7 +225,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
             Assert.False(wasInStack);
         }
 
-        foreach (Peer peer in peers) peer.FinishSending();
+        foreach (Peer peer in peers) peer.ShutdownSend();
         for (int i = 0; i < peers.Count; i++)
         {
             RecordingSession session = server.Connected(i);
@@ -234,7 +234,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
         }
 
         rig.Join();
-        Assert.Equal(what != "runs it twice", rig.Notices.Any(static n => n.Kind == NoticeKind.UserException && n.Message.Contains("The Dispatcher threw", StringComparison.Ordinal)));
+        Assert.Equal(what != "runs it twice", rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("The Dispatcher threw", StringComparison.Ordinal)));
     });
 
     [Fact, Contract(2, 14)]
@@ -258,7 +258,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
                     last = item;
                     rig.Elsewhere(item.Execute);
                 }));
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             for (int i = 0; i < 5; i++)
             {
                 peer.Write("x");
@@ -277,7 +277,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
             using OneThread one = new(rig);
             RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) => x.Send(data), With(rig, one.Dispatch));
             using BusyPool busy = new();
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             for (int i = 0; i < 20; i++)
             {
                 peer.Write("again");

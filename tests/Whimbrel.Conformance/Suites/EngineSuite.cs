@@ -13,7 +13,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
 
     private static void Echo(Rig rig, EndPoint endPoint, string text)
     {
-        Peer peer = rig.Dial(endPoint);
+        Peer peer = rig.ConnectPeer(endPoint);
         peer.Write(text);
         Assert.Equal(text, peer.ReadText(text.Length));
     }
@@ -152,7 +152,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         for (int round = 0; round < 2; round++)
         {
             rig.Await(server.StartAsync());
-            Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+            Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
             server.Connected((round * 3) + 2);
             for (int i = 0; i < 2; i++) rig.OnLoop(rig.Engine.GetLoop(i), static () => { });
             Assert.Equal(SendResult.Queued, group.Broadcast(Bytes("to all")));
@@ -167,7 +167,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     {
         Task? restart = null;
         RecordingServer server = rig.Serve(s => s.AtReceived = (_, _) => Volatile.Write(ref restart, Restart(rig.Engine)));
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         rig.Until(() => Volatile.Read(ref restart) is { IsCompleted: true }, "the restart");
         restart!.GetAwaiter().GetResult();
         Assert.True(rig.Engine.IsStarted);
@@ -237,11 +237,11 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         for (int round = 0; round < 5; round++)
         {
             rig.Await(server.StartAsync());
-            Peer[] peers = [.. Enumerable.Range(0, 8).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, 8).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             for (int i = 0; i < peers.Length; i++)
             {
                 if (i % 2 == 0) peers[i].TryWrite(Pattern(40_000));
-                if (i % 3 == 0) peers[i].FinishSending();
+                if (i % 3 == 0) peers[i].ShutdownSend();
             }
 
             if (round % 2 == 0 && server.Made.Count > 0) server.Made[^1].Close();

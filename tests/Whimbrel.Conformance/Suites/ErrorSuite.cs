@@ -8,8 +8,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         { "OnConnecting", "connecting, error InvalidDataException, connect failed UserException" },
         { "OnConnected", "connecting, connected, error InvalidDataException, disconnected UserException" },
         { "OnReceived", "connecting, connected, received 1, error InvalidDataException, disconnected UserException" },
-        { "OnUnread", "connecting, connected, error InvalidDataException, disconnected UserException" },
-        { "OnPeerFinished", "connecting, connected, received 1, peer finished, error InvalidDataException, disconnected UserException" },
+        { "OnData", "connecting, connected, error InvalidDataException, disconnected UserException" },
+        { "OnEndOfStream", "connecting, connected, received 1, peer finished, error InvalidDataException, disconnected UserException" },
         { "OnTimer", "connecting, connected, received 1, timer, error InvalidDataException, disconnected UserException" },
         { "OnDisconnected", "connecting, connected, received 1, peer finished, disconnected PeerClosed, error InvalidDataException" },
     };
@@ -28,12 +28,12 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                 else ThrowIn(s, where, thrown);
                 isFirst = false;
             });
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             bystander.Write("a");
             Assert.Equal("a", bystander.ReadText(1));
-            Peer victim = rig.Dial(server.EndPoint!);
+            Peer victim = rig.ConnectPeer(server.EndPoint!);
             Try(() => victim.Write("x"));
-            if (where is "OnPeerFinished" or "OnDisconnected") Try(victim.FinishSending);
+            if (where is "OnEndOfStream" or "OnDisconnected") Try(victim.ShutdownSend);
             RecordingSession session = server.Session(1);
             session.Until("error");
             session.End();
@@ -54,10 +54,10 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     {
         InvalidDataException thrown = new("thrown by the test");
         Catcher session = new() { HasOnError = hasOnError, Thrown = thrown };
-        List<Notice> notices = [];
-        Server server = new(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnNotice = notices.Add }), () => session);
+        List<DiagnosticEvent> notices = [];
+        Server server = new(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnDiagnosticEvent = notices.Add }), () => session);
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("caught", peer.ReadText(6));
         peer.Write("x");
@@ -80,7 +80,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
 
         protected override void OnReceived(ReadOnlySpan<byte> data)
         {
-            NoteException(Thrown, "The handler of X");
+            ReportException(Thrown, "The handler of X");
             Send("caught"u8);
         }
 
@@ -112,12 +112,12 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
 
                 isFirst = false;
             });
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             bystander.Write("a");
             Assert.Equal("a", bystander.ReadText(1));
-            Peer victim = rig.Dial(server.EndPoint!);
+            Peer victim = rig.ConnectPeer(server.EndPoint!);
             Try(() => victim.Write("x"));
-            Try(victim.FinishSending);
+            Try(victim.ShutdownSend);
             server.Session(1).End();
             rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("from OnError", StringComparison.Ordinal)), "a notice");
             bystander.Write("b");
@@ -153,7 +153,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             x.Send("never sent"u8);
             throw new InvalidDataException("thrown by the test");
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal(rig.HasResets, peer.EndsInReset());
         Assert.Equal(CloseCause.UserException, server.Session().End());
@@ -172,15 +172,15 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         };
         for (int i = 0; i < 3; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             server.Session(i).UntilReceived(1);
-            peer.FinishSending();
+            peer.ShutdownSend();
             server.Session(i).End();
         }
 
         rig.Until(() => server.SessionCount == 0, "the places to be free");
-        Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("thrown by the test", StringComparison.Ordinal));
+        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("thrown by the test", StringComparison.Ordinal));
     });
 
     [Fact, Contract(4)]
@@ -192,8 +192,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Loop loop = rig.Engine.GetLoop(0);
             loop.Post(static () => throw new InvalidDataException("thrown by the test"));
             loop.StartTimer(TimeSpan.Zero, static _ => throw new InvalidDataException("thrown by the test"));
-            rig.Until(() => rig.Notices.Count(static n => n.Kind == NoticeKind.UserException) == 2, "two notices");
-            Peer peer = rig.Dial(server.EndPoint!);
+            rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2, "two notices");
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("x", peer.ReadText(1));
         },
@@ -210,10 +210,10 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                 group.Broadcast(new byte[5000]);
                 x.Send("y"u8);
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096, OnNotice = static _ => throw new InvalidDataException("no") });
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096, OnDiagnosticEvent = static _ => throw new InvalidDataException("no") });
         for (int i = 0; i < 3; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("y", peer.ReadText(1));
         }
@@ -232,7 +232,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [InlineData("Admit")]
     [InlineData("ChooseLoop")]
     [InlineData("OnSocketCreated")]
-    [InlineData("OnNotice")]
+    [InlineData("OnDiagnosticEvent")]
     [InlineData("cancelled timer")]
     [InlineData("SelectCertificate")]
     [InlineData("Verify")]
@@ -256,7 +256,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                     s.AtReceived = (x, data) =>
                     {
                         if (where == "OnError" && data[0] == 'x') Throw();
-                        if (where == "OnNotice" && data[0] == 'x') x.Send(new byte[9000]);
+                        if (where == "OnDiagnosticEvent" && data[0] == 'x') x.Send(new byte[9000]);
                         x.Send(data);
                     };
                     s.AtError = (_, _) => Throw();
@@ -269,11 +269,11 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                     Admit = where == "Admit" ? _ => { Throw(); return true; } : null,
                     ChooseLoop = where == "ChooseLoop" ? a => { Throw(); return rig.Engine.GetLoop(0); } : null,
                     OnSocketCreated = where == "OnSocketCreated" && !rig.IsVirtual ? _ => Throw() : null,
-                    OnNotice = _ => { if (where == "OnNotice") Throw(); },
+                    OnDiagnosticEvent = _ => { if (where == "OnDiagnosticEvent") Throw(); },
                 });
             if (where == "event of the server") server.OnEvent = _ => Throw();
             Loop loop = rig.Engine.GetLoop(0);
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             bystander.Write("a");
             Assert.Equal("a", bystander.ReadText(1));
@@ -301,7 +301,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                 case "SelectCertificate":
                     ServerOptions choosing = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = rig.WithProvider(new TlsOptions { SelectCertificate = _ => { Throw(); return null; } }) };
                     RecordingServer chooser = rig.Serve(null, choosing);
-                    TlsPeer asks = rig.Secure(rig.Dial(chooser.EndPoint!), isAccepted: false, TestCertificates.ClientOptions, "chat.test");
+                    TlsPeer asks = rig.Secure(rig.ConnectPeer(chooser.EndPoint!), isAccepted: false, TestCertificates.ClientOptions, "chat.test");
                     rig.Until(() => chooser.ReadCounters().TlsFailed == 1, "the handshake to fail");
                     asks.Close();
                     break;
@@ -329,7 +329,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                     rig.Await(socket.DisposeAsync());
                     break;
                 default:
-                    Peer victim = rig.Dial(server.EndPoint!);
+                    Peer victim = rig.ConnectPeer(server.EndPoint!);
                     Try(() => victim.Write("x"));
                     rig.Settle();
                     break;
@@ -340,7 +340,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Assert.Equal("b", bystander.ReadText(1));
             Assert.True(session.IsConnected);
             throws = false;
-            Peer next = rig.Dial(server.EndPoint!);
+            Peer next = rig.ConnectPeer(server.EndPoint!);
             next.Write("c");
             Assert.Equal("c", next.ReadText(1));
         },
@@ -352,9 +352,9 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         {
             rig.Expect("a step of");
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             Loop loop = session.Loop;
             // A mailbox item of an unknown kind, and work of an unknown resident: simulates defects of the library.
@@ -375,7 +375,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         {
             rig.Expect("a step of");
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             Loop loop = session.Loop;
             // A completion without a catch, and work for invalid connections: simulates defects of the library.
@@ -386,7 +386,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                 broken = new Whimbrel.Connections.Listener(loop, new BrokenHost(rig.Engine, options), options, options.EndPoint!);
                 broken.Start();
             });
-            Peer victim = rig.Dial(rig.Await(broken!.Started));
+            Peer victim = rig.ConnectPeer(rig.Await(broken!.Started));
             Told(1);
             victim.EndsInReset();
             rig.OnLoop(loop, () => loop.AddDirty(null!));
@@ -414,7 +414,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             throw new InvalidOperationException("thrown by the test");
         }
 
-        internal override void NoteSession(Notice notice) => throw NoSession();
+        internal override void NoteSession(DiagnosticEvent notice) => throw NoSession();
 
         internal override void SessionConnecting(Whimbrel.Connections.Connection connection) => throw NoSession();
 
@@ -445,12 +445,12 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             },
             period: TimeSpan.FromMilliseconds(1));
         rig.Until(() => Volatile.Read(ref fired) >= 20, "the timer to fire");
-        Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.True(rig.Engine.UserExceptionCount >= 19);
         if (rig.IsVirtual)
         {
             rig.Pass(TimeSpan.FromSeconds(61));
-            Assert.EndsWith(" more since the last notice of this.)", rig.Notices.Where(static n => n.Kind == NoticeKind.UserException).ElementAt(1).Message, StringComparison.Ordinal);
+            Assert.EndsWith(" more since the last notice of this.)", rig.Notices.Where(static n => n.Kind == DiagnosticEventKind.UserException).ElementAt(1).Message, StringComparison.Ordinal);
         }
 
         timer.Cancel();
@@ -491,23 +491,23 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         rig.Await(server.StartAsync());
         for (int i = 0; i < 3; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             Try(() => peer.Write("x"));
             int expected = i + 1;
             rig.Until(() => server.ReadCounters().UserExceptions == expected && server.SessionCount == 0, "the session to end");
         }
 
-        rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.UserException), "the notice");
-        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException), "the notice");
+        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told to anybody\. Its connection was ended; the others go on\. Override OnError to handle it yourself\.$", notice.Message);
         Assert.Contains(nameof(SilentSession), Assert.IsType<InvalidDataException>(notice.Exception).StackTrace, StringComparison.Ordinal);
         Assert.Equal("user-exception.md", notice.Page);
         Assert.True(rig.Engine.UserExceptionCount >= 3);
         if (!rig.IsVirtual) return;
         rig.Pass(TimeSpan.FromSeconds(61));
-        Peer later = rig.Dial(server.EndPoint!);
+        Peer later = rig.ConnectPeer(server.EndPoint!);
         Try(() => later.Write("x"));
-        rig.Until(() => rig.Notices.Count(static n => n.Kind == NoticeKind.UserException) == 2, "the next notice");
+        rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2, "the next notice");
         Assert.EndsWith("(2 more since the last notice of this.)", rig.Notices[^1].Message, StringComparison.Ordinal);
     });
 
@@ -517,7 +517,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         rig.Expect("an async void callback");
         Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new AsyncVoidSession()));
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => rig.Notices.Any(static n => n.Exception is InvalidDataException), "the notice");
         Assert.Equal(1, server.SessionCount);
         peer.Write("x");
@@ -536,12 +536,12 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     public void A_session_with_an_OnError_of_its_own_is_counted_and_gets_no_notice() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Try(() => peer.Write("x"));
         server.Session().End();
         rig.Until(() => server.SessionCount == 0, "the place to be free");
         Assert.Equal(1, server.ReadCounters().UserExceptions);
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
     });
 
     [Theory, Contract(4)]
@@ -553,10 +553,10 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         Func<Session> factory = throws ? static () => throw new InvalidDataException("no session") : static () => null!;
         Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
         rig.Await(server.StartAsync());
-        for (int i = 0; i < 3; i++) rig.Dial(server.EndPoint!).EndsInReset();
+        for (int i = 0; i < 3; i++) rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.ReadCounters().UserExceptions == 3, "the count");
-        rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.UserException), "the notice");
-        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException), "the notice");
+        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.StartsWith($"The factory of the server threw {(throws ? "InvalidDataException: no session" : "InvalidOperationException: The factory must give a new session for each connection, and gave null.")}".TrimEnd('.'), notice.Message, StringComparison.Ordinal);
     });
 
@@ -570,7 +570,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < 3; i++) peer.Send(Bytes("x"), socket.EndPoint!);
         rig.Until(() => socket.ReadCounters().HandlerErrors == 3, "the exceptions");
         rig.Await(socket.DisposeAsync());
-        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.StartsWith($"OnReceived of SilentHandler (datagrams at {socket.EndPoint}) threw InvalidDataException: not told to anybody.", notice.Message, StringComparison.Ordinal);
     });
 
@@ -597,11 +597,11 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             case "OnReceived":
                 session.AtReceived = (_, _) => throw exception;
                 break;
-            case "OnUnread":
-                session.AtUnread = (_, _) => throw exception;
+            case "OnData":
+                session.AtData = (_, _) => throw exception;
                 break;
-            case "OnPeerFinished":
-                session.AtPeerFinished = _ => throw exception;
+            case "OnEndOfStream":
+                session.AtEndOfStream = _ => throw exception;
                 break;
             case "OnTimer":
                 session.AtReceived = static (x, _) => x.CallStartTimer(TimeSpan.Zero);

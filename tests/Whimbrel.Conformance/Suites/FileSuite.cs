@@ -30,7 +30,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal(SendResult.Queued, x.Send(source, 0, size));
             x.Send(" behind"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal([.. "before head "u8, .. data, .. data, .. " behind"u8], peer.Read((2 * size) + 19));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0 && session.BytesSent == (2 * size) + 19, "all to be counted");
@@ -53,7 +53,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             x.Send(source, 1, 200_000);
             x.Send(source, 300_000, 0);
         });
-        Assert.Equal([.. data[299_990..], .. data[1..200_001]], rig.Dial(server.EndPoint!).Read(200_010));
+        Assert.Equal([.. data[299_990..], .. data[1..200_001]], rig.ConnectPeer(server.EndPoint!).Read(200_010));
         UntilClosed(rig, source);
     });
 
@@ -117,7 +117,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         using TestFile file = new(large, []);
         FileSource source = new(file.Path);
         int answers = 0;
-        (RecordingSession session, Peer peer) = Wide(rig, s => s.AtUnread = (x, _) =>
+        (RecordingSession session, Peer peer) = Wide(rig, s => s.AtData = (x, _) =>
         {
             answers++;
             x.Send(source, 0, large);
@@ -128,7 +128,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         rig.Settle();
         peer.Write("2");
         rig.Settle();
-        Assert.Equal((1, true), (answers, session.IsHeldBack));
+        Assert.Equal((1, true), (answers, session.IsAboveHighWaterMark));
         ReadZeros(rig, peer, large);
         rig.Until(() => answers == 2, "the second answer");
         ReadZeros(rig, peer, large);
@@ -253,17 +253,17 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         FileSource source = new(file.Path);
         RecordingServer server = rig.Serve(s =>
         {
-            s.AtPeerFinished = static x => x.Close();
+            s.AtEndOfStream = static x => x.Close();
             s.AtReceived = (x, _) =>
             {
                 x.Send(source, 0, data.Length);
-                x.FinishSending();
+                x.ShutdownSend();
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("go");
         Assert.Equal(data, peer.ReadToEnd());
-        peer.FinishSending();
+        peer.ShutdownSend();
         server.Connected().End();
         UntilClosed(rig, source);
     });
@@ -275,7 +275,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         byte[] data = Pattern(500_000);
         using TestFile file = new(data);
         FileSource source = new(file.Path);
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             if (x.Tls is null)
             {
@@ -293,7 +293,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
 
             return unread.Length;
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         Assert.Equal([.. "go "u8, .. data], raw.Read(3 + data.Length));
         TlsPeer peer = rig.Secure(raw, isAccepted: false, rig.WithProvider(TestCertificates.ClientOptions));
@@ -328,7 +328,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         FileSource source = new(file.Path);
         FileSource second = source.AddReference();
         RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send("x"u8, source, 0, data.Length));
-        Peer[] peers = [.. Enumerable.Range(0, 20).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 20).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         foreach (Peer peer in peers) Assert.Equal([(byte)'x', .. data], peer.Read(data.Length + 1));
         source.Dispose();
         // Some are sending it when the last reference is released.
@@ -419,7 +419,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     private static (RecordingSession Session, Peer Peer) Wide(Rig rig, Action<RecordingSession>? setUp = null)
     {
         RecordingServer server = rig.Serve(setUp);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         return (server.Connected(), peer);
     }
 

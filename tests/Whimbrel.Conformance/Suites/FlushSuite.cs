@@ -33,7 +33,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
 
             x.Send("end"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         // On the loop nothing is sent while another send is pending, here that of the handshake's last flight.
         rig.Settle();
@@ -60,7 +60,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
             Assert.True(x.SendAsync("2"u8.ToArray()).IsCompleted);
             if (!read.Wait(s_patience)) gaveUp++;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         peer.Write("x");
         Assert.Equal("12", peer.ReadText(2));
@@ -84,7 +84,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
                 }
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4_000_000, SendBufferBytes = 8192 });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.True(peer.Read(all.Length).AsSpan().SequenceEqual(all));
         rig.Until(() => server.Connected().BytesPending == 0, "nothing to be pending");
@@ -114,7 +114,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
             s.AtDisconnecting = static (x, _) => x.Flush();
             s.AtDisconnected = static (x, _) => x.Flush();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Elsewhere(session.Flush);
         rig.Join();
@@ -142,7 +142,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
                 x.Flush();
                 read.Wait(s_patience);
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             Assert.True(begun.Wait(s_patience));
             using BusyPool busy = new();

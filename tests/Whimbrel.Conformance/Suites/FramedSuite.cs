@@ -32,7 +32,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
             format.Write(stream, message, name == "prefix" ? [(byte)i, 7] : default);
         }
 
-        Peer peer = rig.Dial(Serve(rig, () => new Messages(format, static (s, message, header) => s.SendFrame(message, header))).EndPoint!);
+        Peer peer = rig.ConnectPeer(Serve(rig, () => new Messages(format, static (s, message, header) => s.SendFrame(message, header))).EndPoint!);
         byte[] all = stream.WrittenSpan.ToArray();
         for (int at = 0, piece = 1; at < all.Length; at += piece, piece = (piece * 3 % 1021) + 1)
         {
@@ -47,7 +47,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     public void A_message_over_the_limit_resets_after_the_ones_before_it_and_the_reason_stays() => Run(rig =>
     {
         Messages session = new(FrameFormat.LengthPrefix(2, limitBytes: 5), static (_, _, _) => { });
-        Peer peer = rig.Dial(Serve(rig, () => session).EndPoint!);
+        Peer peer = rig.ConnectPeer(Serve(rig, () => session).EndPoint!);
         // No byte of the message itself needs to arrive.
         peer.Write([0, 5, .. "hello"u8, 0, 6]);
         rig.Until(() => session.Ended is not null, "the end");
@@ -60,7 +60,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     public void A_pause_in_a_message_keeps_the_rest_until_the_resume() => Run(rig =>
     {
         Messages session = new(FrameFormat.Line(), static (s, _, _) => s.PauseReceiving());
-        Peer peer = rig.Dial(Serve(rig, () => session).EndPoint!);
+        Peer peer = rig.ConnectPeer(Serve(rig, () => session).EndPoint!);
         peer.Write("one\ntwo\nthr");
         rig.Until(() => session.All.Length == 1, "the first message");
         peer.Write("ee\n");
@@ -80,9 +80,9 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
         byte[] answer = Filled('a', Length);
         Messages session = new(FrameFormat.Line(), (s, _, _) => Assert.Equal(SendResult.Queued, s.SendFrame(answer)));
         ServerOptions options = Narrow(rig, limit: 256 * 1024);
-        Peer peer = rig.Dial(Serve(rig, () => session, options).EndPoint!);
+        Peer peer = rig.ConnectPeer(Serve(rig, () => session, options).EndPoint!);
         peer.Write(new string('\n', Count));
-        rig.Until(() => session.IsHeldBack, "the session to be held back");
+        rig.Until(() => session.IsAboveHighWaterMark, "the session to be held back");
         rig.Settle();
         Assert.True(session.All.Length < Count, "nothing was held back");
         byte[] arrived = peer.Read(Count * (Length + 1));
@@ -96,7 +96,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     {
         Messages next = new(FrameFormat.LengthPrefix(1), static (s, message, _) => s.SendFrame(message));
         Messages session = new(FrameFormat.Line(), (s, _, _) => s.Give(next));
-        Peer peer = rig.Dial(Serve(rig, () => session).EndPoint!);
+        Peer peer = rig.ConnectPeer(Serve(rig, () => session).EndPoint!);
         peer.Write("go\n\u0003one\u0004tw");
         Assert.Equal("\u0003one", peer.ReadText(4));
         peer.Write("o!");

@@ -60,7 +60,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 }
             };
         }, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Until(() => group.Count == 1, "the session to have joined");
         for (int i = 0; i < 3; i++) expected.AddRange([.. "1"u8, .. there, .. "23"u8, .. there, .. "4"u8, .. there, .. "56"u8, .. there, .. "7"u8]);
@@ -153,7 +153,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 for (int i = 0; i < data.Length; i++) _ = Answer(x, group);
             };
         });
-        Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         for (int i = 0; i < Sessions; i++) server.Connected(i);
         rig.Until(() => groups.All(static g => g.Count == 1), "all sessions to have joined");
         byte[] expected = [.. Enumerable.Range(0, Answers).Select(static i => (byte)('a' + i))];
@@ -196,7 +196,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                     Queued(x.Send("3"u8));
                 };
             });
-            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             rig.Until(() => group.Count == Sessions, "all sessions to have joined");
             try
             {
@@ -230,14 +230,14 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
             OnThread(() =>
             {
                 if (end == "close") x.Close();
-                else if (end == "finish") x.FinishSending();
+                else if (end == "finish") x.ShutdownSend();
                 else x.Abort();
             });
             late = x.Send("late"u8);
             // It does not wait for this callback.
             isSeen = rig.IsVirtual || seen.Wait(s_patience);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("x");
         if (end != "abort") Assert.Equal("1", peer.ReadTextToEnd());
@@ -312,7 +312,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 }
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Until(() => group.Count == 1, "the session to have joined");
         for (int t = 0; t < Threads; t++)

@@ -145,7 +145,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(2, result.Queued);
         Assert.Equal("x", pairs[0].Peer.ReadText(1));
         Assert.Equal("x", pairs[2].Peer.ReadText(1));
-        Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("on purpose", StringComparison.Ordinal));
+        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("on purpose", StringComparison.Ordinal));
         Assert.True(pairs[1].Session.IsConnected);
     });
 
@@ -208,8 +208,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         RecordingServer one = rig.Serve();
         RecordingServer two = rig.Serve();
         PeerListener listener = rig.Listen();
-        Peer first = rig.Dial(one.EndPoint!);
-        Peer second = rig.Dial(two.EndPoint!);
+        Peer first = rig.ConnectPeer(one.EndPoint!);
+        Peer second = rig.ConnectPeer(two.EndPoint!);
         RecordingSession dialled = rig.Connect(listener.EndPoint);
         Peer third = listener.Accept();
         SessionGroup group = new();
@@ -528,7 +528,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     {
         Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.OnLoop(session.Loop, () => Assert.Throws<InvalidOperationException>(() => server.Sessions.WaitForRoom(TimeSpan.FromSeconds(1))));
         Assert.Throws<ArgumentOutOfRangeException>(() => server.Sessions.WaitForRoom(TimeSpan.FromMilliseconds(-2)));
@@ -556,7 +556,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     {
         RecordingServer? server = null;
         server = rig.Serve(s => s.AtReceived = (_, data) => server!.Broadcast(data));
-        Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         rig.Until(() => server.Sessions.Count == 5, "five members");
         foreach (Peer peer in peers) peer.Write("abc");
         foreach (Peer peer in peers)

@@ -11,13 +11,13 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
             TheoryData<string, string, bool> all = [];
             foreach (string kind in (string[])["plain", "tls", "upgrade"])
             {
-                foreach (bool isDialled in (bool[])[false, true])
+                foreach (bool isOutgoing in (bool[])[false, true])
                 {
-                    if (kind != "upgrade") all.Add("connecting", kind, isDialled);
-                    if (kind != "plain") all.Add("handshaked", kind, isDialled);
-                    if (kind != "upgrade") all.Add("connected", kind, isDialled);
-                    foreach (string point in (string[])["received", "sent", "drained", "timer", "peer finished"]) all.Add(point, kind, isDialled);
-                    if (!isDialled) all.Add("stopping", kind, isDialled);
+                    if (kind != "upgrade") all.Add("connecting", kind, isOutgoing);
+                    if (kind != "plain") all.Add("handshaked", kind, isOutgoing);
+                    if (kind != "upgrade") all.Add("connected", kind, isOutgoing);
+                    foreach (string point in (string[])["received", "sent", "drained", "timer", "peer finished"]) all.Add(point, kind, isOutgoing);
+                    if (!isOutgoing) all.Add("stopping", kind, isOutgoing);
                 }
             }
 
@@ -27,25 +27,25 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
 
     [Theory, Contract(1, 15)]
     [MemberData(nameof(Points))]
-    public void The_next_session_gets_what_is_still_to_come(string point, string kind, bool isDialled) => Run(rig =>
+    public void The_next_session_gets_what_is_still_to_come(string point, string kind, bool isOutgoing) => Run(rig =>
     {
-        RecordingSession taker = new(rig) { IsSuccessor = true, AtConnected = static x => x.Send("next"u8), AtHandshaked = static (_, _) => { } };
-        TlsOptions own = isDialled ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
-        Giver giver = new(point, taker, kind == "upgrade" ? rig.WithProvider(own) : null, isDialled);
+        RecordingSession taker = new(rig) { IsSuccessor = true, AtConnected = static x => x.Send("next"u8), AtTlsHandshakeCompleted = static (_, _) => { } };
+        TlsOptions own = isOutgoing ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
+        Giver giver = new(point, taker, kind == "upgrade" ? rig.WithProvider(own) : null, isOutgoing);
         TlsOptions? fromStart = kind == "tls" ? own : null;
-        Peer peer = isDialled ? Accept(rig, giver, fromStart) : Dial(rig, giver, fromStart);
-        if (kind == "tls") peer = rig.Secure(peer, isAccepted: isDialled, isDialled ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
+        Peer peer = isOutgoing ? Accept(rig, giver, fromStart) : ConnectPeer(rig, giver, fromStart);
+        if (kind == "tls") peer = rig.Secure(peer, isAccepted: isOutgoing, isOutgoing ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
         if (kind == "upgrade")
         {
-            if (!isDialled) peer.Write("STARTTLS");
-            Assert.Equal(isDialled ? "STARTTLS" : "go ahead", peer.ReadText(8));
-            if (isDialled) peer.Write("go ahead");
-            peer = rig.Secure(peer, isAccepted: isDialled, isDialled ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
+            if (!isOutgoing) peer.Write("STARTTLS");
+            Assert.Equal(isOutgoing ? "STARTTLS" : "go ahead", peer.ReadText(8));
+            if (isOutgoing) peer.Write("go ahead");
+            peer = rig.Secure(peer, isAccepted: isOutgoing, isOutgoing ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
         }
 
         if (point is "received" or "sent" or "drained" or "timer") peer.Write("x");
         ValueTask<StopReport> stopped = default;
-        if (point == "peer finished") peer.FinishSending();
+        if (point == "peer finished") peer.ShutdownSend();
         if (point == "stopping")
         {
             giver.Until(rig, kind == "upgrade" ? "handshaked" : "connected");
@@ -61,7 +61,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
         Assert.Equal(isEarly ? 1 : 2, giver.Refusals);
         Assert.Equal(point == "connecting" && kind == "tls" ? "handshaked, connected" : "connected", string.Join(", ", taker.Events.TakeWhile(static e => e is "handshaked" or "connected")));
         Assert.Equal(kind == "plain", taker.Tls is null);
-        if (isDialled) Assert.Same(taker, taker.Client!.Session);
+        if (isOutgoing) Assert.Same(taker, taker.Client!.Session);
         if (point is not ("peer finished" or "stopping"))
         {
             int before = taker.ReceivedCount;
@@ -80,12 +80,12 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     [Theory, Contract(1, 15)]
     [InlineData(false)]
     [InlineData(true)]
-    public void An_end_before_OnConnected_ends_the_next_session(bool isDialled) => Run(rig =>
+    public void An_end_before_OnConnected_ends_the_next_session(bool isOutgoing) => Run(rig =>
     {
         RecordingSession taker = new(rig) { IsSuccessor = true };
-        TlsOptions own = isDialled ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
-        Giver giver = new("connecting", taker, null, isDialled);
-        Peer peer = isDialled ? Accept(rig, giver, own) : Dial(rig, giver, own);
+        TlsOptions own = isOutgoing ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
+        Giver giver = new("connecting", taker, null, isOutgoing);
+        Peer peer = isOutgoing ? Accept(rig, giver, own) : ConnectPeer(rig, giver, own);
         peer.Write("this is not TLS at all");
         Assert.Equal(CloseCause.TlsHandshake, taker.End());
         Assert.Equal("connect failed TlsHandshake", taker.Life);
@@ -98,19 +98,19 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     {
         RecordingSession taker = new(rig) { IsSuccessor = true };
         rig.Expect("OnConnectFailed of Giver");
-        Giver giver = new("connecting", taker, null, isDialled: false) { ThrowsAtEnd = true };
-        Peer peer = Dial(rig, giver, null);
+        Giver giver = new("connecting", taker, null, isOutgoing: false) { ThrowsAtEnd = true };
+        Peer peer = ConnectPeer(rig, giver, null);
         Assert.Equal(CloseCause.UserException, taker.End());
         // With thread-pool scheduling the loop does not wait, and may have opened it meanwhile.
         if (!rig.IsPool) Assert.Equal("connect failed UserException", taker.Life);
         peer.Close();
     });
 
-    private static Peer Dial(Rig rig, Giver giver, TlsOptions? tls)
+    private static Peer ConnectPeer(Rig rig, Giver giver, TlsOptions? tls)
     {
         RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls }, () => giver));
         rig.Await(server.StartAsync());
-        return rig.Dial(server.EndPoint!);
+        return rig.ConnectPeer(server.EndPoint!);
     }
 
     private static Peer Accept(Rig rig, Giver giver, TlsOptions? tls)
@@ -123,7 +123,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     }
 
     /// <summary>Hands its connection over in one callback, and tries once more in its last ones.</summary>
-    private sealed class Giver(string point, Session next, TlsOptions? upgrade, bool isDialled) : Session
+    private sealed class Giver(string point, Session next, TlsOptions? upgrade, bool isOutgoing) : Session
     {
         private readonly List<string> _events = [];
 
@@ -158,7 +158,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
         {
             try
             {
-                HandOver(new Giver("", this, null, isDialled: false));
+                HandOver(new Giver("", this, null, isOutgoing: false));
             }
             catch (InvalidOperationException)
             {
@@ -168,20 +168,20 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
 
         protected override void OnConnecting() => At("connecting");
 
-        protected override void OnHandshaked(TlsInfo info) => At("handshaked");
+        protected override void OnTlsHandshakeCompleted(TlsInfo info) => At("handshaked");
 
         protected override void OnConnected()
         {
-            if (upgrade is not null && isDialled) Send("STARTTLS"u8);
+            if (upgrade is not null && isOutgoing) Send("STARTTLS"u8);
             At("connected");
         }
 
-        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        protected override int OnData(ReadOnlySpan<byte> unread)
         {
             if (upgrade is not null && Tls is null)
             {
                 if (unread.Length < 8) return 0;
-                if (!isDialled) Send("go ahead"u8);
+                if (!isOutgoing) Send("go ahead"u8);
                 UpgradeToTls(upgrade);
                 return 8;
             }
@@ -198,7 +198,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
 
         protected override void OnTimer(LoopTimer timer) => At("timer");
 
-        protected override void OnPeerFinished() => At("peer finished");
+        protected override void OnEndOfStream() => At("peer finished");
 
         protected override void OnServerStopping() => At("stopping");
 

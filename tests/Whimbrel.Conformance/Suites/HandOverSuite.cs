@@ -10,13 +10,13 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     public void The_next_session_is_connected_and_then_gets_the_unread_bytes() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
-        RecordingServer server = rig.Serve(s => s.AtUnread = (self, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (self, unread) =>
         {
             if (unread.Length < 6) return 0;
             self.CallHandOver(next);
             return 4;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession old = server.Connected();
         peer.Write("HELOab");
         next.UntilReceived(2);
@@ -25,7 +25,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
         next.UntilReceived(4);
         Assert.Equal("abcd", next.ReceivedText);
         Assert.Equal("connecting, connected, received 4, disconnected HandedOver", old.Life);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, next.End());
         Assert.Equal("connected, received 4, peer finished, disconnected PeerClosed", next.Life);
     });
@@ -35,7 +35,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next), Narrow(rig));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession old = server.Connected();
         SessionGroup group = new();
         rig.OnLoop(old, () => group.Join(old));
@@ -86,7 +86,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
             self.CallHandOver(next, holdsSends: true);
             self.Send("first "u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("first second ", Encoding.ASCII.GetString(peer.Read(13)));
         Assert.Equal(0, sent);
@@ -111,13 +111,13 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
             if (where == "connected") s.AtConnected = self => self.CallHandOver(next);
             if (where == "received") s.AtReceived = (self, _) => self.CallHandOver(next);
             if (where == "timer") s.AtConnected = static self => self.CallStartTimer(TimeSpan.FromMilliseconds(1));
-            if (where == "peer finished") s.AtPeerFinished = self => self.CallHandOver(next);
+            if (where == "peer finished") s.AtEndOfStream = self => self.CallHandOver(next);
             s.AtTimer = (self, _) => self.CallHandOver(next);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession old = server.Session();
         if (where == "received") peer.Write("x");
-        if (where == "peer finished") peer.FinishSending();
+        if (where == "peer finished") peer.ShutdownSend();
         if (where == "posted")
         {
             old.Until("connected");
@@ -144,7 +144,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
             self.CallReplaceEndPoints(null, local);
             self.CallHandOver(next);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         next.Until("connected");
         Assert.Equal((client, local), (next.RemoteEndPoint, next.LocalEndPoint));
@@ -158,13 +158,13 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     {
         RecordingSession third = new(rig) { IsSuccessor = true };
         RecordingSession second = new(rig) { IsSuccessor = true, AtConnected = self => self.CallHandOver(third) };
-        RecordingServer server = rig.Serve(s => s.AtUnread = (self, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (self, unread) =>
         {
             if (unread.Length < 5) return 0;
             self.CallHandOver(second);
             return 0;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("hello");
         third.UntilReceived(5);
         Assert.Equal("hello", third.ReceivedText);
@@ -177,9 +177,9 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     public void A_hand_over_to_itself_to_null_or_to_a_connected_session_throws() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession other = server.Connected(1);
         rig.OnLoop(session, () =>
         {
@@ -199,7 +199,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     {
         RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = static _ => throw new InvalidOperationException("on purpose") };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal(CloseCause.UserException, next.End());
         Assert.Equal("connected, error InvalidOperationException, disconnected UserException", next.Life);
@@ -224,7 +224,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
             };
         });
         rig.Expect("on purpose");
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession old = server.Session();
         Assert.Equal(CloseCause.HandedOver, old.End());
@@ -251,7 +251,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
             else self.Close();
             if (!handOverFirst) self.CallHandOver(next);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession old = server.Session();
         if (!abort)
@@ -273,7 +273,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
             self.CallStartTimer(TimeSpan.FromMilliseconds(20), TimeSpan.FromMilliseconds(20));
             self.CallHandOver(next);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession old = server.Connected();
         peer.Write("x");
         next.Until("connected");
@@ -284,7 +284,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
                 Assert.Equal(SendResult.Closed, old.Send("old"u8));
                 Assert.Equal(SendResult.Closed, old.SendAsync(Bytes("old")).AsTask().GetAwaiter().GetResult());
                 old.PauseReceiving();
-                old.FinishSending();
+                old.ShutdownSend();
                 old.Close();
                 old.Abort();
             });

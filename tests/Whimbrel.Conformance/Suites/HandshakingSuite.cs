@@ -1,23 +1,23 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>OnHandshaking: the socket is connected, and TLS begins.</summary>
+/// <summary>OnTlsHandshakeStarting: the socket is connected, and TLS begins.</summary>
 public abstract class HandshakingSuite(Transport transport) : Suite(transport)
 {
     private static RecordingServer Serve(Rig rig, Action<RecordingSession> setUp) =>
         rig.Serve(setUp, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = TestCertificates.ServerOptions });
 
-    private static TlsPeer Dial(Rig rig, Server server) => rig.Secure(rig.Dial(server.EndPoint!), isAccepted: false, TestCertificates.ClientOptions);
+    private static TlsPeer ConnectPeer(Rig rig, Server server) => rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, TestCertificates.ClientOptions);
 
     [Fact, Contract(1)]
     public void OnHandshaking_comes_before_the_first_byte_of_an_accepted_connection() => Run(rig =>
     {
         RecordingServer server = Serve(rig, static s =>
         {
-            s.AtHandshaking = static x => Assert.Equal(SendResult.Closed, x.Send("too early"));
-            s.AtHandshaked = static (_, _) => { };
+            s.AtTlsHandshakeStarting = static x => Assert.Equal(SendResult.Closed, x.Send("too early"));
+            s.AtTlsHandshakeCompleted = static (_, _) => { };
             s.AtReceived = static (x, data) => x.Send(data);
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Session();
         session.Until("handshaking");
         rig.Settle();
@@ -37,8 +37,8 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
         System.Net.EndPoint? remote = null, local = null;
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = listener.EndPoint, Tls = TestCertificates.ClientOptions }, s =>
         {
-            s.AtHandshaking = x => (remote, local) = (x.RemoteEndPoint, x.LocalEndPoint);
-            s.AtHandshaked = static (_, _) => { };
+            s.AtTlsHandshakeStarting = x => (remote, local) = (x.RemoteEndPoint, x.LocalEndPoint);
+            s.AtTlsHandshakeCompleted = static (_, _) => { };
         });
         ValueTask<Session> connecting = client.ConnectAsync();
         TlsPeer peer = rig.Secure(listener.Accept(), isAccepted: true, TestCertificates.ServerOptions);
@@ -55,7 +55,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     {
         RecordingClient client = rig.MakeClient(
             new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Tls = new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots } },
-            static s => s.AtHandshaking = static _ => { });
+            static s => s.AtTlsHandshakeStarting = static _ => { });
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.False(client.Made[0].Saw("handshaking"));
     });
@@ -63,8 +63,8 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(1)]
     public void A_failed_handshake_is_reported_after_OnHandshaking() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, static s => s.AtHandshaking = static _ => { });
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = Serve(rig, static s => s.AtTlsHandshakeStarting = static _ => { });
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("this is no TLS at all");
         rig.Until(() => server.ReadCounters().TlsFailed == 1, "the failure to be counted");
         peer.Close();
@@ -78,12 +78,12 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     [InlineData(true)]
     public void A_close_or_an_exception_in_OnHandshaking_ends_it_before_it_was_connected(bool throws) => Run(rig =>
     {
-        RecordingServer server = Serve(rig, s => s.AtHandshaking = x =>
+        RecordingServer server = Serve(rig, s => s.AtTlsHandshakeStarting = x =>
         {
             if (throws) throw new InvalidDataException("no");
             x.Close();
         });
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         RecordingSession session = server.Session();
         Assert.Equal(throws ? CloseCause.UserException : CloseCause.LocalClose, session.End());
         Assert.Equal(throws ? "connecting, handshaking, error InvalidDataException, connect failed UserException" : "connecting, handshaking, connect failed LocalClose", session.Life);
@@ -94,9 +94,9 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(15)]
     public void A_session_may_hand_over_in_OnHandshaking() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsSuccessor = true, AtHandshaked = static (_, _) => { }, AtReceived = static (x, data) => x.Send(data) };
-        RecordingServer server = Serve(rig, s => s.AtHandshaking = x => x.CallHandOver(next));
-        TlsPeer peer = Dial(rig, server);
+        RecordingSession next = new(rig) { IsSuccessor = true, AtTlsHandshakeCompleted = static (_, _) => { }, AtReceived = static (x, data) => x.Send(data) };
+        RecordingServer server = Serve(rig, s => s.AtTlsHandshakeStarting = x => x.CallHandOver(next));
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadText(5));
         RecordingSession session = server.Session();
@@ -118,10 +118,10 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
                 x.Send("go ahead"u8);
                 x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
             };
-            s.AtHandshaking = static x => Assert.Equal(SendResult.Queued, x.Send("first "));
-            s.AtHandshaked = static (x, _) => x.Send("second");
+            s.AtTlsHandshakeStarting = static x => Assert.Equal(SendResult.Queued, x.Send("first "));
+            s.AtTlsHandshakeCompleted = static (x, _) => x.Send("second");
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         Assert.Equal("go ahead", raw.ReadText(8));
         server.Session().Until("handshaking");
@@ -143,13 +143,13 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
                 x.Send("go ahead"u8);
                 x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
             };
-            s.AtHandshaking = static x =>
+            s.AtTlsHandshakeStarting = static x =>
             {
                 x.Send("last");
                 x.Close();
             };
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         Assert.Equal("go ahead", raw.ReadText(8));
         TlsPeer peer = rig.Secure(raw, isAccepted: false, TestCertificates.ClientOptions);

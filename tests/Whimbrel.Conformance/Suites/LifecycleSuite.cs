@@ -9,11 +9,11 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void An_accepted_session_sees_connecting_connected_received_disconnected() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("hello");
         RecordingSession session = server.Session();
         session.UntilReceived(5);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, session.End());
         Assert.Equal("connecting, connected, received 5, peer finished, disconnected PeerClosed", session.Life);
     });
@@ -26,7 +26,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         Peer peer = listener.Accept();
         peer.Write("hello");
         session.UntilReceived(5);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, session.End());
         Assert.Equal("connecting, connected, received 5, peer finished, disconnected PeerClosed", session.Life);
     });
@@ -162,7 +162,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void Close_in_OnConnecting_refuses_an_accepted_connection() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtConnecting = x => x.Close());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.EndsInReset();
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
         Assert.Equal("connecting, connect failed LocalClose", server.Session().Life);
@@ -175,7 +175,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void Abort_in_OnConnecting_refuses_as_well() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtConnecting = x => x.Abort());
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         server.Session().End();
         Assert.Equal("connecting, connect failed LocalAbort", server.Session().Life);
     });
@@ -224,10 +224,10 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         {
             if (Interlocked.Increment(ref calls) == 1) throw new InvalidDataException("no");
         });
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.Events.Contains("error InvalidDataException"), "OnError of the server");
         rig.Until(() => server.SessionCount == 0, "the place to be free");
-        Peer second = rig.Dial(server.EndPoint!);
+        Peer second = rig.ConnectPeer(server.EndPoint!);
         second.Write("x");
         server.Session().UntilReceived(1);
     });
@@ -237,7 +237,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => null!));
         rig.Await(server.StartAsync());
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.Events.Contains("error InvalidOperationException"), "OnError of the server");
         rig.Until(() => server.SessionCount == 0, "the place to be free");
     });
@@ -248,10 +248,10 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         RecordingSession only = new(rig);
         RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => only));
         rig.Await(server.StartAsync());
-        Peer first = rig.Dial(server.EndPoint!);
+        Peer first = rig.ConnectPeer(server.EndPoint!);
         first.Write("a");
         only.UntilReceived(1);
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.Events.Contains("error InvalidOperationException"), "OnError of the server");
         first.Write("b");
         only.UntilReceived(2);
@@ -372,7 +372,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
                 EndBy(x, second);
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         peer.EndsInReset();
         peer.Close();
@@ -391,7 +391,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
                 session.Abort();
                 break;
             case "finish":
-                session.FinishSending();
+                session.ShutdownSend();
                 break;
             case "overflow":
                 // Until neither the queue nor the kernel accepts more.
@@ -430,7 +430,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         RecordingClient? client = null;
         Peer? peer = null;
         if (first == "client disposes" || second == "client disposes") client = rig.MakeClient(server.EndPoint!);
-        if (client is null) peer = rig.Dial(server.EndPoint!);
+        if (client is null) peer = rig.ConnectPeer(server.EndPoint!);
         else rig.Connect(client);
         RecordingSession session = server.Connected();
         Trigger(rig, first, server, session, peer, client);
@@ -453,8 +453,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         switch (how)
         {
             case "peer finishes":
-                if (peer is not null) Try(peer.FinishSending);
-                else rig.Elsewhere(() => client!.Session?.FinishSending());
+                if (peer is not null) Try(peer.ShutdownSend);
+                else rig.Elsewhere(() => client!.Session?.ShutdownSend());
                 break;
             case "peer resets":
                 if (peer is not null) peer.Reset();
@@ -508,13 +508,13 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send("welcome"u8));
         for (int i = 0; i < 30; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             if (i % 3 == 0) peer.Reset();
             else if (i % 3 == 1) peer.Close();
-            else peer.FinishSending();
+            else peer.ShutdownSend();
         }
 
-        Peer last = rig.Dial(server.EndPoint!);
+        Peer last = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("welcome", last.ReadText(7));
         rig.Until(() => server.Made.Count(static s => s.IsOver) >= server.Made.Count - 1, "all but the last to end");
         Assert.All(server.Made, static s => Assert.False(s.Saw("connected") && s.Saw("connect failed")));
@@ -529,13 +529,13 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
             atEnd = x.Send("late"u8);
             x.Close();
             x.Abort();
-            x.FinishSending();
+            x.ShutdownSend();
             x.PauseReceiving();
             x.ResumeReceiving();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
-        peer.FinishSending();
+        peer.ShutdownSend();
         server.Session().End();
         Assert.Equal(SendResult.Closed, atEnd);
         Assert.False(server.Session().IsConnected);

@@ -21,11 +21,11 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         List<long> pending = [];
         At(rig, session, onLoop, () =>
         {
-            Note(session.Send(Filled('a', 99)));
-            Note(session.Send(Filled('b', 1)));
+            Report(session.Send(Filled('a', 99)));
+            Report(session.Send(Filled('b', 1)));
             // A peer is not considered slow until the kernel was offered the queued data, and TCP may have space by
             // then: so up to the limit once more.
-            do Note(session.Send(Filled('c', 1)));
+            do Report(session.Send(Filled('c', 1)));
             while (policy == SlowConsumer.Disconnect && results[^1] == SendResult.Queued);
         });
         Assert.Equal([SendResult.Queued, SendResult.Queued], results.Take(2));
@@ -44,7 +44,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(Limit, session.BytesPending);
         Assert.True(session.IsConnected);
 
-        void Note(SendResult result)
+        void Report(SendResult result)
         {
             results.Add(result);
             pending.Add(session.BytesPending);
@@ -110,7 +110,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Task<SendResult> waiting = Start(rig, session, onLoop, () => session.SendAsync(above));
         Assert.Equal(above, peer.Read(above.Length));
         Assert.Equal(SendResult.Queued, Await(rig, waiting));
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
         session.Abort();
         session.End();
         Assert.Equal(SendResult.Closed, session.Send(above));
@@ -149,10 +149,10 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         BroadcastResult result = rig.Await(group.BroadcastAsync(above));
         Assert.Equal((0, 1), (result.Queued, result.Skipped));
         Assert.True(session.IsConnected);
-        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.MessageTooLarge);
+        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.MessageTooLarge);
         Assert.Contains($"A broadcast of 65,537 bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is 65,536)", notice.Message, StringComparison.Ordinal);
         Assert.Equal("message-too-large.md", notice.Page);
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
     });
 
     [Theory, Contract(8)]
@@ -175,8 +175,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
 
         At(rig, session, onLoop, () => Assert.Equal(SendResult.Closed, session.Send("x"u8)));
         Assert.Equal(CloseCause.SlowConsumer, session.End());
-        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
-        Assert.Equal($"Session {id:x} reached SendLimitBytes (1 MiB; 1.0 MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.", notice.Message);
+        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
+        Assert.Equal($"Session {id:x} reached SendLimitBytes (1 MiB; 1.0 MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsAboveHighWaterMark is true.", notice.Message);
         Assert.Equal("slow-consumer.md", notice.Page);
     });
 
@@ -198,7 +198,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             SendBufferBytes = 8192,
             DrainTimeout = how == "drain" ? brief : TimeSpan.FromMinutes(1),
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         long accepted = Clog(rig, session).Length;
         accepted += FillTo(rig, session, room: 0).Length;
@@ -218,13 +218,13 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     public void A_session_that_a_stop_resets_in_the_middle_has_no_graceful_end_and_one_that_closes_has() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession stays = server.Connected();
         stays.AtServerStopping = static _ => { };
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession closes = server.Connected(1);
         closes.AtServerStopping = static x => x.Close();
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, closes.End());
         rig.Await(server.StopAsync(TimeSpan.FromMilliseconds(50)));
         Assert.Equal(CloseCause.ServerStopped, stays.End());
@@ -272,7 +272,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         List<(RecordingSession Session, Peer Peer)> pairs = [];
         for (int i = 0; i < sessions; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             pairs.Add((server.Connected(i), peer));
         }
 
@@ -392,9 +392,9 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     public void A_broadcast_to_a_slow_member_follows_its_policy_and_reaches_the_others(SlowConsumer policy) => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, Narrow(rig, policy));
-        Peer slowPeer = rig.Dial(server.EndPoint!);
+        Peer slowPeer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession slow = server.Connected();
-        Peer otherPeer = rig.Dial(server.EndPoint!);
+        Peer otherPeer = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         Clog(rig, slow);
         BroadcastResult first;

@@ -37,7 +37,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                     }
                 },
                 options);
-            rig.Dial(server.EndPoint!).Write("x");
+            rig.ConnectPeer(server.EndPoint!).Write("x");
             Assert.Equal(CloseCause.LocalAbort, server.Session().End());
             rig.Settle();
             long turns = Turns(rig);
@@ -56,17 +56,17 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "Only epoll registers each socket by a call of its own.");
             rig.Expect("Cannot accept");
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             bystander.Write("a");
             Assert.Equal("a", bystander.ReadText(1));
             LoopRoom.Forbid(rig, (233, 21), Errno.ENOMEM); // epoll_ctl
             // One more connection: nothing would ever be reported for it.
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             Assert.Equal(CloseCause.ResourceLimit, server.Session(1).End());
             peer.EndsInReset();
             // A listener is retried periodically, and a notice is logged.
             RecordingServer second = rig.Serve();
-            rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.DescriptorLimit), "the notice");
+            rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), "the notice");
             rig.Settle();
             long turns = Turns(rig);
             rig.Pass(TimeSpan.FromMilliseconds(100));
@@ -83,7 +83,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         {
             Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "The simulation tests this for io_uring.");
             RecordingServer server = rig.Serve();
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             LoopRoom.Forbid(rig, (45, 207), Errno.ENOMEM); // recvfrom
             peer.Write("x");
@@ -255,11 +255,11 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             x.CallStartTimer(TimeSpan.FromMilliseconds(5));
             x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1));
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(TimeSpan.FromMilliseconds(3));
         session.Until("timer");
-        peer.FinishSending();
+        peer.ShutdownSend();
         session.End();
         rig.Pass(TimeSpan.FromMilliseconds(10));
         rig.Settle();
@@ -276,7 +276,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                 rig.Block(TimeSpan.FromMilliseconds(400));
                 x.Send(data);
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             // Twice: in an iteration with JIT compilation, user code has 250 ms.
             for (int i = 0; i < 2; i++)
             {
@@ -284,8 +284,8 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                 Assert.Equal("x", peer.ReadText(1));
             }
 
-            rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.BlockedLoop), "a notice");
-            Notice notice = rig.Notices.First(static n => n.Kind == NoticeKind.BlockedLoop);
+            rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.BlockedLoop), "a notice");
+            DiagnosticEvent notice = rig.Notices.First(static n => n.Kind == DiagnosticEventKind.BlockedLoop);
             Assert.Contains("OnReceived of RecordingSession", notice.Message, StringComparison.Ordinal);
             Assert.Contains("loop 0", notice.Message, StringComparison.Ordinal);
             Assert.Equal("blocked-loop.md", notice.Page);
@@ -309,7 +309,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                     for (int i = 0; i < 4_000_000; i++) Interlocked.MemoryBarrier();
                     x.Send(data);
                 });
-                Peer peer = rig.Dial(server.EndPoint!);
+                Peer peer = rig.ConnectPeer(server.EndPoint!);
                 for (int i = 0; i < 10; i++)
                 {
                     peer.Write("x");
@@ -323,7 +323,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             }
 
             rig.Settle();
-            Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.BlockedLoop);
+            Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.BlockedLoop);
 
             void Compute()
             {
@@ -342,7 +342,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                 if (rig.IsVirtual) rig.Block(TimeSpan.FromSeconds(5));
                 else release.Wait(TestContext.Current.CancellationToken);
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             peer.Write("x");
             string who = $"OnReceived of RecordingSession (session {session.Id:x})";
@@ -357,7 +357,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             }
 
             rig.Until(() => rig.Notices.Any(n => n.Message.StartsWith($"{who} blocked loop 0 for ", StringComparison.Ordinal)), "the notice when it has ended");
-            Assert.Equal(2, rig.Notices.Count(n => n.Kind == NoticeKind.BlockedLoop && n.Message.StartsWith(who, StringComparison.Ordinal)));
+            Assert.Equal(2, rig.Notices.Count(n => n.Kind == DiagnosticEventKind.BlockedLoop && n.Message.StartsWith(who, StringComparison.Ordinal)));
         },
         loops: 1);
 
@@ -406,7 +406,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
                     x.Send(data);
                 };
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             for (int i = 0; i < 2; i++)
             {
                 server.Connected();

@@ -14,14 +14,14 @@ public sealed class MemoryFaultTests
     [MemberData(nameof(Seeds))]
     public async Task Failed_accepts_are_shed_and_reported_once_a_minute_and_the_others_are_served(int seed)
     {
-        List<Notice> notices = [];
+        List<DiagnosticEvent> notices = [];
         await using MemoryEngine engine = new(seed, loops: 2, notices.Add, new MemoryFaults { AcceptError = 300 });
         await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new EchoSession());
         engine.Run(server.StartAsync());
         int served = 0;
         for (int i = 0; i < 40; i++)
         {
-            MemoryPeer peer = engine.Dial(server.EndPoint!);
+            MemoryPeer peer = engine.Connect(server.EndPoint!);
             peer.Write("x"u8);
             engine.RunUntil(() => peer.Available > 0 || !peer.IsConnected);
             if (peer.Available > 0) served++;
@@ -31,7 +31,7 @@ public sealed class MemoryFaultTests
         engine.RunUntil(() => server.SessionCount == 0);
         Assert.Equal(served, server.AcceptedCount);
         Assert.InRange(served, 10, 40);
-        Assert.InRange(notices.Count(static n => n.Kind == NoticeKind.DescriptorLimit), 0, 1);
+        Assert.InRange(notices.Count(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), 0, 1);
         Assert.Equal(40 - served, engine.Loops.Sum(static l => l.Counters.AcceptsShed));
         engine.Run(server.StopAsync(TimeSpan.Zero));
         engine.Run(engine.DisposeAsync());
@@ -50,7 +50,7 @@ public sealed class MemoryFaultTests
         byte[] buffer = new byte[4096];
         for (int i = 0; i < 20; i++)
         {
-            MemoryPeer peer = engine.Dial(server.EndPoint!);
+            MemoryPeer peer = engine.Connect(server.EndPoint!);
             int written = 0;
             int read = 0;
             engine.RunUntil(() =>

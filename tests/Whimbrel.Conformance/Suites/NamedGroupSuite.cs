@@ -185,7 +185,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         RecordingServer server = rig.Serve(s => s.AtConnecting = x => early = Assert.Throws<InvalidOperationException>(() => groups["room"].Join(x)).Message);
         Assert.Contains("OnConnected", Assert.Throws<InvalidOperationException>(() => groups["room"].Join(new RecordingSession(rig))).Message, StringComparison.Ordinal);
         Assert.Equal(0, groups.Count);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Assert.Equal("RecordingSession cannot join a group before it is connected. Call Join in OnConnected or later.", early);
         Assert.Equal(0, groups.Count);
@@ -208,8 +208,8 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         RecordingServer one = rig.Serve();
         RecordingServer two = rig.Serve();
         PeerListener listener = rig.Listen();
-        Peer first = rig.Dial(one.EndPoint!);
-        Peer second = rig.Dial(two.EndPoint!);
+        Peer first = rig.ConnectPeer(one.EndPoint!);
+        Peer second = rig.ConnectPeer(two.EndPoint!);
         RecordingSession dialled = rig.Connect(listener.EndPoint);
         Peer third = listener.Accept();
         foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled]) one.Groups["all"].Join(session);

@@ -31,7 +31,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         return rig.Sessions[index];
     }
 
-    private static TlsPeer Dial(Rig rig, Server server, TlsOptions? tls = null) => rig.Secure(rig.Dial(server.EndPoint!), isAccepted: false, tls ?? Speaking("chat/1"));
+    private static TlsPeer ConnectPeer(Rig rig, Server server, TlsOptions? tls = null) => rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, tls ?? Speaking("chat/1"));
 
     [Fact, Contract(1)]
     public void The_factory_chooses_the_session_by_what_the_handshake_agreed_on() => Run(rig =>
@@ -39,7 +39,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         RecordingServer server = Serve(rig, s_server, static (session, context) =>
         {
             string speaks = context.Tls!.ApplicationProtocol!;
-            session.AtHandshaked = (x, info) =>
+            session.AtTlsHandshakeCompleted = (x, info) =>
             {
                 Assert.Same(context.Tls, info);
                 x.Send($"{speaks} for {info.ServerName} ");
@@ -47,9 +47,9 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
             session.AtConnected = static x => x.Send("connected ");
             session.AtReceived = static (x, data) => x.Send(data);
         });
-        TlsPeer old = Dial(rig, server, Speaking("chat/1"));
+        TlsPeer old = ConnectPeer(rig, server, Speaking("chat/1"));
         Assert.Equal("chat/1 for chat.test connected ", old.ReadText(31));
-        TlsPeer young = Dial(rig, server, Speaking("chat/2"));
+        TlsPeer young = ConnectPeer(rig, server, Speaking("chat/2"));
         // Sent with the last flight of its handshake, so that it arrives before the session exists.
         young.Write("early");
         Assert.Equal("chat/2 for chat.test connected early", young.ReadText(36));
@@ -73,7 +73,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         ConcurrentQueue<SessionContext> seen = new();
         TlsOptions asking = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
         RecordingServer server = Serve(rig, asking, seen: seen);
-        TlsPeer peer = Dial(rig, server, new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Client) });
+        TlsPeer peer = ConnectPeer(rig, server, new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Client) });
         rig.Until(() => seen.Count == 1, "the factory to be asked");
         SessionContext context = seen.Single();
         Assert.Equal("CN=a client", context.Tls!.PeerCertificate!.Subject);
@@ -93,7 +93,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     {
         ConcurrentQueue<SessionContext> seen = new();
         RecordingServer server = Serve(rig, null, seen: seen);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = Nth(rig, 0);
         session.Until("connected");
         Assert.Null(seen.Single().Tls);
@@ -107,7 +107,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     {
         ConcurrentQueue<SessionContext> seen = new();
         RecordingServer server = Serve(rig, s_server, seen: seen);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => server.ReadCounters().TlsShaking == 1, "the connection to wait for its handshake");
         rig.Settle();
         Assert.Equal(1, server.SessionCount);
@@ -129,11 +129,11 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         {
             if (context.Tls!.ApplicationProtocol == "chat/1") throw new InvalidDataException("too old");
         });
-        TlsPeer refused = Dial(rig, server, Speaking("chat/1"));
+        TlsPeer refused = ConnectPeer(rig, server, Speaking("chat/1"));
         rig.Until(() => server.Events.Count == 3, "the server's event");
         Assert.Equal(["started", "error InvalidDataException", "connect failed UserException"], server.Events);
         refused.Close();
-        TlsPeer taken = Dial(rig, server, Speaking("chat/2"));
+        TlsPeer taken = ConnectPeer(rig, server, Speaking("chat/2"));
         RecordingSession session = Nth(rig, 1);
         session.Until("connected");
         Assert.Equal(1, server.SessionCount);
@@ -151,7 +151,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
             Assert.Equal(SendResult.Closed, x.Send("too early"));
             x.Close();
         });
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         RecordingSession session = Nth(rig, 0);
         Assert.Equal(CloseCause.LocalClose, session.End());
         Assert.Equal("connecting, connect failed LocalClose", session.Life);
@@ -164,7 +164,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     public void An_exception_of_OnConnecting_after_the_handshake_ends_the_session() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtConnecting = static _ => throw new InvalidDataException("no"));
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         RecordingSession session = Nth(rig, 0);
         Assert.Equal(CloseCause.UserException, session.End());
         Assert.Equal("connecting, error InvalidDataException, connect failed UserException", session.Life);
@@ -177,10 +177,10 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         RecordingServer server = Serve(rig, s_server, (session, _) => session.AtConnecting = x => x.CallHandOver(new RecordingSession(rig)
         {
             IsSuccessor = true,
-            AtHandshaked = static (_, _) => { },
+            AtTlsHandshakeCompleted = static (_, _) => { },
             AtReceived = static (y, data) => y.Send(data),
         }));
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadText(5));
         Assert.Equal("connecting, connect failed HandedOver", Nth(rig, 0).Life);
@@ -193,7 +193,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     public void A_pause_in_OnConnecting_after_the_handshake_stays() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtConnecting = static x => x.PauseReceiving());
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("held");
         RecordingSession session = Nth(rig, 0);
         session.Until("connected");
@@ -208,14 +208,14 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     [Fact, Contract(11)]
     public void A_peer_that_ends_right_after_its_handshake_is_read_to_the_end() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtPeerFinished = static x =>
+        RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtEndOfStream = static x =>
         {
             x.Send("goodbye");
             x.Close();
         });
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("last words");
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal("goodbye", peer.ReadTextToEnd());
         peer.Close();
         RecordingSession session = Nth(rig, 0);
@@ -227,7 +227,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     public void A_stop_ends_connections_that_have_no_session_yet() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s_server);
-        Peer silent = rig.Dial(server.EndPoint!);
+        Peer silent = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => server.ReadCounters().TlsShaking == 1, "the connection to wait for its handshake");
         StopReport report = rig.Await(server.StopAsync(TimeSpan.Zero));
         Assert.True(report.IsComplete);
@@ -242,7 +242,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         RecordingServer server = null!;
         ValueTask<StopReport> stop = default;
         server = Serve(rig, s_server, (session, _) => session.AtConnecting = _ => stop = server.StopAsync(TimeSpan.Zero));
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         RecordingSession session = Nth(rig, 0);
         session.End();
         Assert.Equal(CloseCause.ServerStopped, session.Reason.Cause);
@@ -261,7 +261,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
             await stream.WriteAsync(buffer, stop).ConfigureAwait(false);
         })));
         rig.Await(server.StartAsync());
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadTextToEnd());
         peer.Close();

@@ -87,7 +87,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
             Peer peer = listener.Accept();
             client.Attempt().Until("connected");
             if (how == "disconnect") _ = client.DisconnectAsync().AsTask();
-            else if (how == "the peer finishes") peer.FinishSending();
+            else if (how == "the peer finishes") peer.ShutdownSend();
             rig.Until(() => client.Attempt().Saw("disconnecting") || client.Attempt().IsOver || !client.Attempt().IsConnected, "its end to begin");
             // With thread-pool scheduling a callback's request reaches the loop before the peer's FIN.
             rig.Settle();

@@ -14,7 +14,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         const int Threads = 4;
         const int Messages = 1500;
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         SessionGroup group = new();
         rig.OnLoop(session, () => group.Join(session));
@@ -28,7 +28,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     {
         const int Messages = 2000;
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         SessionGroup group = new();
         rig.OnLoop(session, () => group.Join(session));
@@ -54,7 +54,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         const int Threads = 3;
         const int Messages = 1500;
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         SessionGroup group = new();
         SessionGroup others = new();
@@ -84,7 +84,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     public void Close_takes_effect_after_all_that_was_sent_before_it(bool onLoop) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         SessionGroup group = new();
         rig.OnLoop(session, () => group.Join(session));
@@ -123,14 +123,14 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         {
             session.Send("1234"u8);
             session.Send("5"u8);
-            session.FinishSending();
+            session.ShutdownSend();
             late = session.Send("late"u8);
         });
         Assert.Equal(SendResult.Closed, late);
         Assert.Equal([.. first, .. fill, .. Bytes("12345")], peer.ReadToEnd());
         peer.Write("still here");
         session.UntilReceived(10);
-        peer.FinishSending();
+        peer.ShutdownSend();
         session.End();
     });
 
@@ -145,7 +145,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         List<Peer> peers = [];
         for (int i = 0; i < Members; i++)
         {
-            peers.Add(rig.Dial(server.EndPoint!));
+            peers.Add(rig.ConnectPeer(server.EndPoint!));
             RecordingSession member = server.Connected(i);
             rig.OnLoop(member, () => group.Join(member));
         }
@@ -181,7 +181,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     public void Join_broadcast_leave_broadcast_of_one_thread_take_effect_in_that_order() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         SessionGroup group = new();
         At(rig, session, onLoop: false, () =>
@@ -274,11 +274,11 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 {
                     if (end != "fin of the peer") EndOn(x);
                 };
-                s.AtPeerFinished = EndOn;
+                s.AtEndOfStream = EndOn;
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
-            if (end == "fin of the peer") peer.FinishSending();
+            if (end == "fin of the peer") peer.ShutdownSend();
             else peer.Write("x");
             Assert.Equal([.. Bytes("mine"), .. tail], peer.ReadToEnd());
             Assert.Equal(SendResult.Queued, foreign);
@@ -290,7 +290,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 x.Send("mine"u8);
                 // On the loop it is in the mailbox when the callback goes on, and nothing of it is in the queue.
                 OnThread(() => foreign = x.Send(tail));
-                if (end == "finish") x.FinishSending();
+                if (end == "finish") x.ShutdownSend();
                 else x.Close();
             }
         });
@@ -352,7 +352,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         });
         for (int i = 0; i < 20; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             Assert.Equal("12", peer.ReadText(2));
         }
     });
@@ -472,7 +472,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             (RecordingSession Session, Peer Peer)[] all = new (RecordingSession, Peer)[Many];
             for (int i = 0; i < Many; i++)
             {
-                Peer peer = rig.Dial(server.EndPoint!);
+                Peer peer = rig.ConnectPeer(server.EndPoint!);
                 all[i] = (server.Connected(i), peer);
             }
 
@@ -539,7 +539,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         {
             SkipWithoutCallbacksOnLoops(rig);
             RecordingServer server = rig.Serve();
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             using ManualResetEventSlim goOn = new();
             using ManualResetEventSlim runs = new();
@@ -616,7 +616,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         (RecordingSession Session, Peer Peer) other = default;
         for (int i = 0; i < 16 && other.Session is null; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession next = server.Connected(i);
             other = all.Find(x => x.Session.Loop == next.Loop);
             all.Add((next, peer));

@@ -9,7 +9,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void After_a_pause_in_OnReceived_nothing_comes_until_resume() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("a");
         session.UntilReceived(1);
@@ -35,7 +35,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
             inside.Enqueue(x.IsReceivingPaused);
             x.PauseReceiving();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Assert.False(session.IsReceivingPaused);
         peer.Write("a");
@@ -66,7 +66,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
             x.PauseReceiving();
             x.CallHandOver(next);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("a");
         next.Until("connected");
@@ -85,7 +85,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_pause_in_OnConnected_holds_what_waits_already() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("early");
         RecordingSession session = server.Connected();
         rig.Settle();
@@ -98,7 +98,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_pause_in_OnConnecting_holds_as_well() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnecting = static x => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("early");
         RecordingSession session = server.Connected();
         rig.Settle();
@@ -111,7 +111,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_pause_outside_of_callbacks_holds_from_when_it_returns() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         int atPause = -1;
         rig.Elsewhere(() => session.Send("unrelated"u8));
@@ -132,7 +132,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void Pause_and_resume_from_other_threads_lose_and_double_nothing() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] data = Pattern(1_000_000);
         for (int i = 0; i < 2; i++)
@@ -163,7 +163,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
             x.PauseReceiving();
             x.ResumeReceiving();
         });
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         server.Session().UntilReceived(1);
     });
 
@@ -171,7 +171,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void Resume_without_a_pause_does_nothing() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.ResumeReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         for (int i = 1; i <= 5; i++)
         {
             peer.Write("x");
@@ -184,12 +184,12 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3, 10)]
     public void Unread_data_is_delivered_first_after_resume_without_new_bytes() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, _) =>
+        RecordingServer server = rig.Serve(static s => s.AtData = static (x, _) =>
         {
             x.PauseReceiving();
             return 1;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abcdef");
         session.UntilReceived(1);
@@ -197,7 +197,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         Assert.Single(session.Offers);
         session.ResumeReceiving();
         session.UntilReceived(2);
-        session.AtUnread = null;
+        session.AtData = null;
         peer.Write("gh");
         session.ResumeReceiving();
         session.UntilReceived(8);
@@ -216,7 +216,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
             };
             s.AtTimer = static (x, _) => x.ResumeReceiving();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int i = 1; i <= 5; i++)
         {
@@ -229,7 +229,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_peer_that_writes_while_this_side_is_paused_is_held_up_and_loses_nothing() => Run(static rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
-        HoldsUp(rig, rig.Dial(server.EndPoint!), server.Connected());
+        HoldsUp(rig, rig.ConnectPeer(server.EndPoint!), server.Connected());
     });
 
     [Fact, Contract(10)]
@@ -239,7 +239,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         {
             if (x.ReceivedCount <= 1) x.PauseReceiving();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write(Pattern(1));
         session.UntilReceived(1);
@@ -268,10 +268,10 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_FIN_that_arrives_while_paused_is_reported_after_resume_and_after_the_data() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("last words");
-        peer.FinishSending();
+        peer.ShutdownSend();
         rig.Settle();
         Assert.Equal("connecting, connected", session.Life);
         session.ResumeReceiving();
@@ -283,9 +283,9 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_FIN_that_comes_with_the_bytes_at_which_the_session_pauses_waits_for_resume() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
-        peer.FinishSending();
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         session.UntilReceived(1);
         rig.Settle();
@@ -298,7 +298,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_reset_that_arrives_while_paused_is_noticed_at_resume() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Reset();
         rig.Settle();
@@ -310,7 +310,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_reset_seen_by_a_receive_from_before_the_pause_is_reported_after_resume() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
@@ -333,18 +333,18 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3, 10, 11)]
     public void A_pause_in_the_last_offer_before_the_peers_end_holds_that_end() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        RecordingServer server = rig.Serve(static s => s.AtData = static (x, unread) =>
         {
-            if (!unread.EndsWith("."u8)) x.CallNeedBytes(10);
+            if (!unread.EndsWith("."u8)) x.CallSetMinimumBytes(10);
             if (x.Offers.Count == 1) return 0;
             x.PauseReceiving();
             return unread.Length;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("abcd");
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesReceived == 4 && session.Offers.Count >= 1, "the first offer");
-        peer.FinishSending();
+        peer.ShutdownSend();
         session.UntilReceived(4);
         rig.Settle();
         Assert.Equal("connecting, connected, received 4", session.Life);
@@ -362,7 +362,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
             x.ResumeReceiving();
             x.Send(data);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         for (int i = 0; i < 20; i++)
         {
             // Sometimes more than one receive returns.
@@ -385,12 +385,12 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         });
         for (int i = 0; i < 5; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("bye", peer.ReadText(3));
             // Received and discarded, so that the peer's FIN is seen.
             peer.Write("more");
-            peer.FinishSending();
+            peer.ShutdownSend();
             Assert.Empty(peer.ReadToEnd());
             Assert.Equal(CloseCause.LocalClose, server.Session(i).End());
         }
@@ -400,7 +400,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void A_reset_that_arrives_while_paused_is_noticed_at_a_send() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Reset();
         rig.Settle();
@@ -416,7 +416,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     {
         // Not before the first byte: a connection that was never read from is not watched at all.
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
@@ -427,9 +427,9 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         else
         {
             // Both halves: the kernel reports that regardless of the registered interest.
-            session.FinishSending();
+            session.ShutdownSend();
             Assert.Empty(peer.ReadToEnd());
-            peer.FinishSending();
+            peer.ShutdownSend();
         }
 
         rig.Settle();
@@ -446,7 +446,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void Close_while_paused_ends_without_delivering_what_was_held() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("never delivered");
         rig.Settle();
@@ -462,7 +462,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     public void Sending_continues_while_receiving_is_paused() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] data = Pattern(500_000);
         Assert.Equal(SendResult.Queued, session.Send(data));

@@ -10,9 +10,9 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     private static Ends Two(Rig rig, Action<RecordingSession>? setUp = null, ServerOptions? options = null)
     {
         RecordingServer server = rig.Serve(setUp, options);
-        Peer a = rig.Dial(server.EndPoint!);
+        Peer a = rig.ConnectPeer(server.EndPoint!);
         RecordingSession first = server.Connected();
-        Peer b = rig.Dial(server.EndPoint!);
+        Peer b = rig.ConnectPeer(server.EndPoint!);
         return new Ends(first, a, server.Connected(1), b);
     }
 
@@ -68,7 +68,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         if (written < toWrite.Length)
         {
             written += peer.TryWrite(toWrite.AsSpan(written));
-            if (written == toWrite.Length) peer.FinishSending();
+            if (written == toWrite.Length) peer.ShutdownSend();
         }
 
         if (ended) return;
@@ -115,7 +115,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     public void Unread_data_is_piped_first_and_after_a_cancel_new_data_goes_to_the_session_again() => Run(rig =>
     {
         bool takes = false;
-        Ends ends = Two(rig, s => s.AtUnread = (_, unread) => Volatile.Read(ref takes) ? unread.Length : 0);
+        Ends ends = Two(rig, s => s.AtData = (_, unread) => Volatile.Read(ref takes) ? unread.Length : 0);
         ends.PeerA.Write("one");
         rig.Until(() => ends.A.Offers.Sum() >= 3, "the bytes to be offered");
         using CancellationTokenSource cancel = new();
@@ -133,7 +133,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         pipe = Join(rig, ends.A, ends.B);
         ends.PeerA.Write("four");
         Assert.Equal("four", ends.PeerB.ReadText(4));
-        ends.PeerA.FinishSending();
+        ends.PeerA.ShutdownSend();
         Assert.Equal(new PipeResult(4, PipeEnd.Finished, default), Await(rig, pipe));
         Assert.Equal("", ends.PeerB.ReadTextToEnd());
     });
@@ -191,8 +191,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
             if (atDeadline) s.AtServerStopping = static _ => { };
         });
         RecordingServer other = rig.Serve();
-        Peer peerA = rig.Dial(ours.EndPoint!);
-        Peer peerB = rig.Dial(other.EndPoint!);
+        Peer peerA = rig.ConnectPeer(ours.EndPoint!);
+        Peer peerB = rig.ConnectPeer(other.EndPoint!);
         RecordingSession a = ours.Connected();
         RecordingSession b = other.Connected();
         Task<PipeResult> pipe = Join(rig, a, b);
@@ -279,7 +279,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         byte[] data = Pattern(50_000, 6);
         ends.PeerA.Write(data);
         Assert.Equal(data, ends.PeerA.Read(50_000));
-        ends.PeerA.FinishSending();
+        ends.PeerA.ShutdownSend();
         Assert.Equal(PipeEnd.Finished, Await(rig, pipe).End);
         Assert.Equal("", ends.PeerA.ReadTextToEnd());
         Assert.Equal(CloseCause.PeerClosed, ends.A.End());

@@ -55,7 +55,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 }
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] requests = [.. Enumerable.Range(0, 22).Select(static i => (byte)i)];
         for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
@@ -67,9 +67,9 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Theory, Contract(3, 9)]
-    [InlineData("IsHeldBack", 0)]
-    [InlineData("IsHeldBack", 256 * 1024)]
-    [InlineData("IsHeldBack and FIN", 0)]
+    [InlineData("IsAboveHighWaterMark", 0)]
+    [InlineData("IsAboveHighWaterMark", 256 * 1024)]
+    [InlineData("IsAboveHighWaterMark and FIN", 0)]
     [InlineData("BytesPending", 0)]
     [InlineData("a little pending", 0)]
     [InlineData("anything pending", 0)]
@@ -82,7 +82,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
             ? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }
             : new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = limit, SlowConsumer = SlowConsumer.DropNewest };
         RecordingServer server = rig.Serve(
-            s => s.AtUnread = (x, unread) =>
+            s => s.AtData = (x, unread) =>
             {
                 int taken = 0;
                 while (taken < unread.Length && !Stops(x, sign))
@@ -95,11 +95,11 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 return taken;
             },
             options);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] requests = [.. Enumerable.Range(0, count).Select(static i => (byte)i)];
         for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
-        if (sign.EndsWith("FIN", StringComparison.Ordinal)) peer.FinishSending();
+        if (sign.EndsWith("FIN", StringComparison.Ordinal)) peer.ShutdownSend();
         ReadAnswers(rig, peer, count);
         // The peer may have the last response before the callback that sent it has counted it.
         rig.Until(() => Volatile.Read(ref answered) == count, "all answers to be counted");
@@ -113,7 +113,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
         "a little pending" => session.BytesPending > 150_000,
         "anything pending" => session.BytesPending > 0,
         "refused" => false,
-        _ => session.IsHeldBack,
+        _ => session.IsAboveHighWaterMark,
     };
 
     [Fact, Contract(3, 9)]
@@ -122,9 +122,9 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
         const int Rounds = 5;
         int sent = 0;
         RecordingServer server = rig.Serve(
-            s => s.AtUnread = (x, _) =>
+            s => s.AtData = (x, _) =>
             {
-                while (!x.IsHeldBack) Send(64 * 1024);
+                while (!x.IsAboveHighWaterMark) Send(64 * 1024);
                 Send(1024 * 1024); // more than the socket buffers hold, even with delayed acknowledgements
                 return 1;
 
@@ -135,7 +135,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 }
             },
             Narrow(rig, backPressure: true, limit: 8 * 1024 * 1024));
-        Peer peer = rig.Dial(server.EndPoint!, SmallBuffer);
+        Peer peer = rig.ConnectPeer(server.EndPoint!, SmallBuffer);
         RecordingSession session = server.Connected();
         for (int at = 0; at < Rounds;) at += peer.TryWrite(new byte[Rounds - at]);
         for (int round = 1; round <= Rounds; round++)
@@ -143,11 +143,11 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
             session.UntilReceived(round);
             rig.Settle();
             Assert.Equal(round, session.ReceivedCount);
-            Assert.True(session.IsHeldBack);
+            Assert.True(session.IsAboveHighWaterMark);
             peer.Read(Interlocked.Exchange(ref sent, 0));
         }
 
-        rig.Until(() => !session.IsHeldBack && session.BytesPending == 0, "the last round to drain");
+        rig.Until(() => !session.IsAboveHighWaterMark && session.BytesPending == 0, "the last round to drain");
         Assert.Equal(Rounds, session.ReceivedCount);
     });
 
@@ -155,7 +155,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
     public void A_paused_session_gets_what_it_left_when_it_resumes_and_not_when_its_queue_drains() => Run(rig =>
     {
         RecordingServer server = rig.Serve(
-            static s => s.AtUnread = static (x, unread) =>
+            static s => s.AtData = static (x, unread) =>
             {
                 if (x.Offers.Count > 1) return unread.Length;
                 x.Send(new byte[600_000]);
@@ -163,7 +163,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 return 0;
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendBufferBytes = 8192 });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("left");
         peer.Read(600_000);
@@ -178,14 +178,14 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
     [Fact, Contract(3, 9)]
     public void A_session_that_waits_for_more_bytes_is_not_offered_the_same_again_and_again() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        RecordingServer server = rig.Serve(static s => s.AtData = static (x, unread) =>
         {
             if (unread.Length >= 10) return unread.Length;
             // Sends a line each time and reads BytesPending, but still waits for more bytes.
             x.Send("more\n"u8);
-            return x.BytesPending > 0 && x.IsHeldBack ? 1 : 0;
+            return x.BytesPending > 0 && x.IsAboveHighWaterMark ? 1 : 0;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("12345");
         Assert.Equal("more\n", peer.ReadText(5));

@@ -45,10 +45,10 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         });
         try
         {
-            Peer[] stuck = [.. Enumerable.Range(0, blocked).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] stuck = [.. Enumerable.Range(0, blocked).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             foreach (Peer peer in stuck) peer.Write("b");
             rig.Until(() => Volatile.Read(ref inside) == blocked, "all of them to block");
-            Peer free = rig.Dial(server.EndPoint!);
+            Peer free = rig.ConnectPeer(server.EndPoint!);
             for (int i = 0; i < 50; i++)
             {
                 free.Write($"{i:00}");
@@ -65,7 +65,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             release.Set();
         }
 
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.BlockedLoop);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.BlockedLoop);
     }
 
     [Fact, Contract(10, 14)]
@@ -81,7 +81,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             // As a protocol with several buffered messages checks before each.
             wasPaused = x.IsReceivingPaused;
         });
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         server.Session().End();
         Assert.True(hasEnded, "the connection did not end under its callback");
         Assert.True(wasPaused);
@@ -101,12 +101,12 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 Volatile.Write(ref inside, 1);
                 release.Wait(TimeSpan.FromSeconds(15));
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             rig.Elsewhere(() =>
             {
                 peer.Write(all);
-                peer.FinishSending();
+                peer.ShutdownSend();
             });
             try
             {
@@ -143,7 +143,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         byte[] all = Pattern(total, seed);
         Random choices = new(seed); // owned by the session: one callback runs at a time
         int taken = 0, pauses = 0;
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             // Unconsumed data is passed again with the next bytes, and after the last bytes there are none.
             bool isAll = taken + unread.Length == total;
@@ -161,12 +161,12 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
 
             return count;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Assert.Equal(all, ThereAndBack(rig, peer, all, seed + 100));
         Assert.Equal(total, Volatile.Read(ref taken));
         Assert.True(pauses > 0, "it never paused");
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, session.End());
     });
 
@@ -181,7 +181,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             int rounds = rig.IsVirtual ? 2 : 20;
             int much = rig.IsVirtual ? 150_000 : 500_000;
             byte[] piece = new byte[much];
-            RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+            RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
             {
                 if (x.BytesReceived < 100_000) return unread.Length;
                 if (isClose) x.Close();
@@ -190,7 +190,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             });
             for (int round = 0; round < rounds; round++)
             {
-                Peer[] peers = [.. Enumerable.Range(0, 8).Select(_ => rig.Dial(server.EndPoint!))];
+                Peer[] peers = [.. Enumerable.Range(0, 8).Select(_ => rig.ConnectPeer(server.EndPoint!))];
                 RecordingSession[] sessions = [.. peers.Select(_ => server.Connected())];
                 int[] done = new int[peers.Length];
                 rig.Until(
@@ -237,7 +237,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                     x.Send(answer.AsSpan(7));
                 },
                 new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             long wakes = 0;
             for (int i = 0; i < answers; i++)
@@ -271,7 +271,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             int number = 0, refused = 0;
             RecordingServer? server = null;
             server = rig.Serve(
-                s => s.AtUnread = (x, unread) =>
+                s => s.AtData = (x, unread) =>
                 {
                     foreach (byte _ in unread)
                     {
@@ -282,7 +282,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                     return unread.Length;
                 },
                 new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 64 * 1024 * 1024, SendBufferBytes = 16 * 1024 });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             Thread[] others = [.. "ab".Select(name => new Thread(() => SendBeside(session, name, seed, ref refused)))];
             foreach (Thread other in others) other.Start();
@@ -304,7 +304,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             foreach (Thread other in others) other.Join();
             Assert.Equal(0, refused);
             rig.Until(() => session.BytesPending == 0, "all to be counted as sent");
-            peer.FinishSending();
+            peer.ShutdownSend();
             Assert.Equal(CloseCause.PeerClosed, session.End());
         },
         loops: 1);
@@ -373,7 +373,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             if (peer!.TryRead(new byte[1]) != -1) early++;
             Assert.Equal(4, x.BytesPending);
         });
-        peer = rig.Dial(server.EndPoint!);
+        peer = rig.ConnectPeer(server.EndPoint!);
         for (int i = 0; i < 10; i++)
         {
             peer.Write("x");
@@ -397,7 +397,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             Await(x.SendAsync("e"u8.ToArray(), "f"u8.ToArray()));
             SendElsewhere(x, "g");
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         for (int i = 0; i < 10; i++)
         {
             peer.Write("x");
@@ -438,7 +438,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             }
         }
 
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int i = 1; i <= 20; i++)
         {
@@ -463,7 +463,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 Volatile.Write(ref inside, 1);
                 release.Wait(TimeSpan.FromSeconds(15));
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             rig.Until(() => Volatile.Read(ref inside) == 1, "the callback");
             ValueTask disposing = rig.Engine.DisposeAsync();
@@ -500,9 +500,9 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             });
             try
             {
-                Peer peer = rig.Dial(server.EndPoint!);
+                Peer peer = rig.ConnectPeer(server.EndPoint!);
                 RecordingSession first = server.Connected();
-                Peer late = rig.Dial(server.EndPoint!);
+                Peer late = rig.ConnectPeer(server.EndPoint!);
                 RecordingSession second = server.Session(1);
                 second.Until("connecting");
                 ValueTask<StopReport> stop = server.StopAsync(aborts ? TimeSpan.Zero : TimeSpan.FromSeconds(15));
@@ -557,7 +557,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                     x.Send("k"u8);
                 };
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("k", peer.ReadText(1));
             Assert.Equal(0, firedInside);

@@ -45,7 +45,7 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
         Assert.Equal("3", Assert.Throws<TimeZoneNotFoundException>(() => rig.Await(loop.PostAsync(static async () => { await Loop.Current!.DelayAsync(TimeSpan.Zero); throw new TimeZoneNotFoundException("3"); }))).Message);
         Assert.Throws<TaskCanceledException>(() => rig.Await(loop.PostAsync(static () => Task.FromCanceled(new CancellationToken(true)))));
         rig.OnLoop(loop, static () => { });
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
     });
 
     [Fact, Contract(6)]

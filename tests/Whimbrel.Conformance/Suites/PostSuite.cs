@@ -49,7 +49,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         bool runs = false;
         rig.OnLoop(loop, () => runs = true);
         Assert.True(runs);
-        Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
 
         async Task LateAsync()
         {
@@ -85,7 +85,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
             self.Loop.Dispatch(() => Tell("dispatched"));
             Tell("callback ends");
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("x");
         session.UntilReceived(1);
@@ -110,13 +110,13 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     {
         rig.Expect("a posted action threw");
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         session.Loop.Post(static () => throw new InvalidOperationException("on purpose"));
         session.Loop.Post(static _ => throw new InvalidOperationException("on purpose"), null);
         rig.OnLoop(session, static () => { });
         // Two of a kind within a minute give one notice, and count as two exceptions.
-        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.Equal("a posted action threw InvalidOperationException: on purpose. Nothing was ended; the loop goes on.", notice.Message);
         Assert.Equal(2, rig.Engine.UserExceptionCount);
         Assert.True(session.IsConnected);
@@ -163,9 +163,9 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
                 rig.Block(TimeSpan.FromMilliseconds(data[0] == (byte)'b' ? 700 : 1));
                 self.Send(data);
             });
-            Peer blockingPeer = rig.Dial(server.EndPoint!);
+            Peer blockingPeer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession blocking = server.Connected();
-            Peer otherPeer = rig.Dial(server.EndPoint!);
+            Peer otherPeer = rig.ConnectPeer(server.EndPoint!);
             server.Connected(1);
             otherPeer.Write("1");
             Assert.Equal("1", otherPeer.ReadText(1));
@@ -176,8 +176,8 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal("b", blockingPeer.ReadText(1));
             otherPeer.Write("2");
             Assert.Equal("2", otherPeer.ReadText(1));
-            rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.BlockedLoop), "the notice");
-            Notice notice = rig.Notices.First(static n => n.Kind == NoticeKind.BlockedLoop && n.Message.StartsWith("OnReceived", StringComparison.Ordinal));
+            rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.BlockedLoop), "the notice");
+            DiagnosticEvent notice = rig.Notices.First(static n => n.Kind == DiagnosticEventKind.BlockedLoop && n.Message.StartsWith("OnReceived", StringComparison.Ordinal));
             System.Text.RegularExpressions.Match match = System.Text.RegularExpressions.Regex.Match(
                 notice.Message,
                 $@"^OnReceived of RecordingSession \(session {blocking.Id:x}\) blocked loop 0 for (\d+) ms(?: \(\d+ ms of cpu time\))?\. Other sessions on this loop waited\. Move the work to Task\.Run, or post it in smaller pieces\.$");
@@ -197,7 +197,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
                 rig.Block(TimeSpan.FromMilliseconds(400));
                 self.Send(data[..1]);
             });
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             for (int i = 0; i < 4; i++)
             {
                 peer.Write("x");
@@ -214,7 +214,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
             rig.Settle();
             Assert.Equal(2, Blocked());
 
-            int Blocked() => rig.Notices.Count(static n => n.Kind == NoticeKind.BlockedLoop);
+            int Blocked() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.BlockedLoop);
         },
         loops: 1);
 }

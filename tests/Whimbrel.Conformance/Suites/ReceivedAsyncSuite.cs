@@ -13,13 +13,13 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
         List<byte> got = [];
         int running = 0;
         RecordingServer server = rig.Serve(s => s.AtReceivedAsync = Handle);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write(data);
         RecordingSession session = server.Connected();
         rig.Until(() => Volatile.Read(ref running) == 0 && session.ReceivedCount == data.Length, "all to be received");
         rig.Until(() => got.Count == data.Length, "all to be handled");
         Assert.Equal(data, got.ToArray());
-        peer.FinishSending();
+        peer.ShutdownSend();
         session.End();
 
         async ValueTask Handle(RecordingSession self, ReadOnlyMemory<byte> bytes)
@@ -44,7 +44,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
             Interlocked.Increment(ref calls);
             return new ValueTask(ends.Task);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] piece = Pattern(256 * 1024);
         int written = peer.WriteUntilFull(piece, 32 * 1024 * 1024);
         RecordingSession session = server.Connected();
@@ -72,7 +72,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     public void Its_exception_goes_to_OnError_and_ends_the_connection(string when) => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtReceivedAsync = (self, bytes) => when == "before it awaits" ? throw new InvalidDataException("thrown by the test") : Throw(self));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         Assert.Equal(CloseCause.UserException, session.End());
@@ -97,9 +97,9 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
             await ends.Task.ConfigureAwait(false);
             self.Send("answer"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
-        peer.FinishSending();
+        peer.ShutdownSend();
         server.Session().UntilReceived(1);
         rig.Settle();
         Assert.False(server.Session().Saw("peer finished"));
@@ -124,7 +124,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
             if (throws) throw new InvalidDataException("thrown by the test");
         });
         if (throws) rig.Expect("thrown by the test");
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
@@ -147,7 +147,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     {
         TaskCompletionSource ends = new();
         RecordingServer server = rig.Serve(s => s.AtReceivedAsync = (_, _) => new ValueTask(ends.Task));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         server.Session().UntilReceived(1);
         Task<StopReport> stopping = server.StopAsync(TimeSpan.FromMilliseconds(50)).AsTask();
@@ -175,7 +175,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
             if (inside) self.CallHandOver(next);
             return new ValueTask(ends.Task);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
@@ -194,7 +194,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     {
         TaskCompletionSource ends = new();
         RecordingServer server = rig.Serve(s => s.AtReceivedAsync = (_, _) => new ValueTask(ends.Task));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("a");
         RecordingSession session = server.Session();
         session.UntilReceived(1);

@@ -16,8 +16,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3)]
     public void Bytes_that_are_not_taken_come_again_joined_with_what_follows() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s => s.AtUnread = static (_, unread) => unread.Length < 6 ? 0 : unread.Length);
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(s => s.AtData = static (_, unread) => unread.Length < 6 ? 0 : unread.Length);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abc");
         UntilArrived(rig, session, 3);
@@ -47,7 +47,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Random choices = new(seed);
         int taken = 0, keptAt = 0, keptCount = 0;
         byte[]? kept = null;
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             bool isAll = taken + unread.Length == total;
             int count = isAll || choices.Next(8) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
@@ -73,7 +73,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
 
             return count;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.OnLoop(session, () => session.Own = new byte[64 * 1024]);
         Assert.Equal(all, ThereAndBack(rig, peer, all, seed + 100));
@@ -98,7 +98,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 x.Send(bytes);
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Elsewhere(() => peer.Write(data));
         // The kernel accepts no more; over TLS reading stops at a quarter of a MiB, in steps of one receive.
@@ -139,7 +139,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 x.Send(bytes);
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int i = 1; Volatile.Read(ref looked) == 0; i++)
         {
@@ -153,7 +153,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         }
 
         Assert.Equal((1, 0), (looked, disturbed));
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, session.End());
     });
 
@@ -176,7 +176,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 if (x.BytesReceived > data.Length / 2 && x.IsConnected) x.CallHandOver(next);
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession first = server.Connected();
         rig.Elsewhere(() => peer.Write(data));
         rig.Until(() => first.ReceivedCount + next.ReceivedCount == data.Length, "all bytes at both");
@@ -194,15 +194,15 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     public void Unread_data_is_delivered_again_on_request_without_new_bytes(string where) => Run(rig =>
     {
         int offers = 0;
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             // The bytes arrived in one or several calls; the last delivery was requested.
             if (unread.Length < 6) return 0;
             if (Interlocked.Increment(ref offers) > 1) return unread.Length;
-            if (where == "callback") x.OfferAgain();
+            if (where == "callback") x.DeliverAgain();
             return 2;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abcdefgh");
         rig.Until(() => Volatile.Read(ref offers) > 0, "the first offer");
@@ -210,8 +210,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         {
             rig.Settle();
             Assert.Equal(2, session.ReceivedCount);
-            if (where == "session") rig.OnLoop(session, session.OfferAgain);
-            else rig.Elsewhere(session.OfferAgain);
+            if (where == "session") rig.OnLoop(session, session.DeliverAgain);
+            else rig.Elsewhere(session.DeliverAgain);
             rig.Join();
         }
 
@@ -223,8 +223,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     public void A_delivery_requested_in_a_pause_comes_at_its_end_and_only_with_unread_data() => Run(rig =>
     {
         bool takes = false;
-        RecordingServer server = rig.Serve(s => s.AtUnread = (_, unread) => Volatile.Read(ref takes) ? unread.Length : 0);
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(s => s.AtData = (_, unread) => Volatile.Read(ref takes) ? unread.Length : 0);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abc");
         UntilArrived(rig, session, 3);
@@ -232,13 +232,13 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         rig.OnLoop(session, session.PauseReceiving);
         Volatile.Write(ref takes, true);
         int offers = session.Offers.Count;
-        rig.OnLoop(session, session.OfferAgain);
+        rig.OnLoop(session, session.DeliverAgain);
         rig.Settle();
         Assert.Equal(offers, session.Offers.Count);
         session.ResumeReceiving();
         session.UntilReceived(3);
         offers = session.Offers.Count;
-        rig.OnLoop(session, session.OfferAgain);
+        rig.OnLoop(session, session.DeliverAgain);
         rig.Settle();
         Assert.Equal(offers, session.Offers.Count);
         peer.Write("d");
@@ -256,22 +256,22 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s =>
         {
             if (isPaused) s.AtConnected = static x => x.PauseReceiving();
-            s.AtUnread = (x, unread) =>
+            s.AtData = (x, unread) =>
             {
                 if (!isPaused && x.Offers.Count == 1)
                 {
-                    x.CallNeedBytes(100);
+                    x.CallSetMinimumBytes(100);
                     return 0;
                 }
 
-                x.OfferAgain();
+                x.DeliverAgain();
                 return 1;
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abcdefgh");
-        peer.FinishSending();
+        peer.ShutdownSend();
         if (isPaused)
         {
             rig.Settle();
@@ -288,14 +288,14 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     {
         List<string> wrong = [];
         long lastArrived = 0;
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             if (x.BytesReceived == lastArrived) wrong.Add($"offered again at {lastArrived} bytes");
             if (unread.Length != x.BytesReceived - x.ReceivedCount) wrong.Add($"{unread.Length} offered of {x.BytesReceived} with {x.ReceivedCount} taken");
             lastArrived = x.BytesReceived;
             return 1;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int i = 1; i <= 5; i++)
         {
@@ -314,7 +314,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     {
         // Three messages, each a length byte and its content.
         byte[] stream = [3, 1, 2, 3, 0, 5, 9, 8, 7, 6, 5];
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        RecordingServer server = rig.Serve(static s => s.AtData = static (x, unread) =>
         {
             int taken = 0;
             while (taken < unread.Length && unread.Length - taken > unread[taken])
@@ -327,7 +327,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         });
         for (int split = 1; split < stream.Length; split++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(split - 1);
             peer.Write(stream[..split]);
             UntilArrived(rig, session, split);
@@ -343,12 +343,12 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(300_000);
         int call = 0;
-        RecordingServer server = rig.Serve(s => s.AtUnread = (_, unread) => Math.Min(unread.Length, unread.Length - (call++ % 7)));
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(s => s.AtData = (_, unread) => Math.Min(unread.Length, unread.Length - (call++ % 7)));
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write(data);
         UntilArrived(rig, session, data.Length);
-        session.AtUnread = null;
+        session.AtData = null;
         peer.Write([1]);
         session.UntilReceived(data.Length + 1);
         Assert.Equal(data, session.Received[..data.Length]);
@@ -360,10 +360,10 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(static s =>
         {
-            s.AtConnected = static x => x.CallNeedBytes(10);
-            s.AtUnread = static (_, unread) => unread.Length;
+            s.AtConnected = static x => x.CallSetMinimumBytes(10);
+            s.AtData = static (_, unread) => unread.Length;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int i = 0; i < 9; i++)
         {
@@ -383,13 +383,13 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3)]
     public void NeedBytes_counts_what_is_left_unread() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        RecordingServer server = rig.Serve(static s => s.AtData = static (x, unread) =>
         {
             if (x.Offers.Count > 1) return unread.Length;
-            x.CallNeedBytes(8);
+            x.CallSetMinimumBytes(8);
             return 1;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abcd");
         UntilArrived(rig, session, 4);
@@ -408,12 +408,12 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(static s =>
         {
-            s.AtConnected = static x => x.CallNeedBytes(100);
-            s.AtUnread = static (_, unread) => unread.Length;
+            s.AtConnected = static x => x.CallSetMinimumBytes(100);
+            s.AtData = static (_, unread) => unread.Length;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("short");
-        peer.FinishSending();
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         session.End();
         Assert.Equal("connecting, connected, received 5, peer finished, disconnected PeerClosed", session.Life);
@@ -430,7 +430,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 {
                     try
                     {
-                        x.CallNeedBytes(count);
+                        x.CallSetMinimumBytes(count);
                     }
                     catch (ArgumentOutOfRangeException e)
                     {
@@ -438,14 +438,14 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                     }
                 }
 
-                x.CallNeedBytes(2048);
+                x.CallSetMinimumBytes(2048);
             },
             WithUnreadLimit(rig, 2048));
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Settle();
         Assert.Equal(["-1", "0", "2049"], refused);
-        Assert.Throws<InvalidOperationException>(() => session.CallNeedBytes(1));
+        Assert.Throws<InvalidOperationException>(() => session.CallSetMinimumBytes(1));
     });
 
     // ------------------------------------------------------------------ the limit
@@ -453,8 +453,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3)]
     public void One_byte_below_the_unread_limit_the_connection_lives() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, unread) => unread[^1] == (byte)'!' ? unread.Length : 0, WithUnreadLimit(rig, 1024));
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(static s => s.AtData = static (_, unread) => unread[^1] == (byte)'!' ? unread.Length : 0, WithUnreadLimit(rig, 1024));
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write(new byte[1023]);
         UntilArrived(rig, session, 1023);
@@ -465,8 +465,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3)]
     public void At_the_unread_limit_with_nothing_taken_the_connection_ends_and_says_why() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, _) => 0, WithUnreadLimit(rig, 1024));
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(static s => s.AtData = static (_, _) => 0, WithUnreadLimit(rig, 1024));
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write(new byte[1023]);
         UntilArrived(rig, session, 1023);
@@ -480,8 +480,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3)]
     public void A_session_that_takes_something_may_pass_the_unread_limit() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, _) => 1, WithUnreadLimit(rig, 1024));
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(static s => s.AtData = static (_, _) => 1, WithUnreadLimit(rig, 1024));
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int sent = 0; sent < 3000; sent += 500)
         {
@@ -499,11 +499,11 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(
             static s =>
             {
-                s.AtConnected = static x => x.CallNeedBytes(1024);
-                s.AtUnread = static (_, unread) => unread.Length;
+                s.AtConnected = static x => x.CallSetMinimumBytes(1024);
+                s.AtData = static (_, unread) => unread.Length;
             },
             WithUnreadLimit(rig, 1024));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write(new byte[1000]);
         UntilArrived(rig, session, 1000);
@@ -520,16 +520,16 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         int left = -1;
         RecordingServer server = rig.Serve(s =>
         {
-            s.AtUnread = static (x, _) => x.ReceivedCount == 0 ? 1 : 0;
-            s.AtPeerFinished = x =>
+            s.AtData = static (x, _) => x.ReceivedCount == 0 ? 1 : 0;
+            s.AtEndOfStream = x =>
             {
                 left = x.CallUnreadCount;
                 x.Close();
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("abcdef");
-        peer.FinishSending();
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         session.End();
         Assert.Equal(5, left);
@@ -542,7 +542,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         for (int i = 0; i < 20; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("early");
             RecordingSession session = server.Session(i);
             session.UntilReceived(5);
@@ -566,10 +566,10 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     public void Data_and_FIN_received_together_are_reported_in_order() => Run(rig =>
     {
         byte[] data = Pattern(100_000);
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, unread) => unread.Length);
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(static s => s.AtData = static (_, unread) => unread.Length);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write(data);
-        peer.FinishSending();
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         session.End();
         Assert.Equal(data, session.Received);
@@ -580,12 +580,12 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     public void Unread_bytes_go_to_the_next_session() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, _) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, _) =>
         {
             x.CallHandOver(next);
             return 1;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("abcdef");
         RecordingSession first = server.Session();
         next.UntilReceived(5);
@@ -594,7 +594,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.HandedOver, first.End());
         peer.Write("gh");
         next.UntilReceived(7);
-        peer.FinishSending();
+        peer.ShutdownSend();
         rig.Until(() => next.IsOver, "the next session to end");
         Assert.Equal("connected, received 7, peer finished, disconnected PeerClosed", next.Life);
     });
@@ -607,8 +607,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [InlineData(int.MaxValue)]
     public void Taking_more_than_there_is_ends_the_connection(int taken) => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s => s.AtUnread = (_, _) => taken);
-        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingServer server = rig.Serve(s => s.AtData = (_, _) => taken);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abc");
         Assert.Equal(CloseCause.UserException, session.End());
@@ -631,7 +631,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
             x.Close();
             same = data.SequenceEqual(copy);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] sent = Pattern(5000);
         peer.Write(sent);
         byte[] answer = peer.ReadToEnd();
@@ -652,7 +652,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     public void Changes_of_a_session_to_received_bytes_are_delivered_again_as_written() => Run(rig =>
     {
         List<string> offers = [];
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             // Each is raised once: the first in the received buffer, the others in the buffer where they wait.
             int done = x.Tag as int? ?? 0;
@@ -661,7 +661,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
             lock (offers) offers.Add(Text(unread));
             return unread.Length < 6 ? 0 : unread.Length;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int arrived = 2; arrived <= 6; arrived += 2)
         {
@@ -678,14 +678,14 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     public void Changes_of_a_session_to_received_bytes_go_to_the_next_session() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             if (unread.Length < 3) return 0;
             Raise(x, unread);
             x.CallHandOver(next);
             return 1;
         });
-        rig.Dial(server.EndPoint!).Write("abc");
+        rig.ConnectPeer(server.EndPoint!).Write("abc");
         next.UntilReceived(2);
         Assert.Equal("BC", next.ReceivedText);
     });
@@ -699,7 +699,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         RecordingSession[] members = new RecordingSession[3];
         for (int i = 0; i < members.Length; i++)
         {
-            members[i] = rig.Connect(server.EndPoint!, static s => s.AtUnread = static (x, unread) =>
+            members[i] = rig.Connect(server.EndPoint!, static s => s.AtData = static (x, unread) =>
             {
                 // Stored as received, then overwritten to detect shared memory.
                 x.Tag = (x.Tag as byte[] ?? []).Concat(unread.ToArray()).ToArray();
@@ -742,7 +742,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 x.Tag = true;
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abcd");
         rig.Until(() => session.Tag is true, "the timer to fire");
@@ -776,7 +776,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
             collections = GC.CollectionCount(0);
             fixed (byte* p = data) block = (nint)p;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int i = 1; i <= 20; i++)
         {

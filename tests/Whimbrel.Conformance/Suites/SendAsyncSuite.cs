@@ -89,7 +89,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         List<Task<SendResult>> tasks = [];
         foreach ((char letter, int length) in waiters)
         {
-            tasks.Add(Start(rig, session, onLoop, () => Note(order, letter, session.SendAsync(Filled(letter, length)))));
+            tasks.Add(Start(rig, session, onLoop, () => Report(order, letter, session.SendAsync(Filled(letter, length)))));
         }
 
         rig.Settle();
@@ -244,7 +244,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         Assert.Equal(Filled('b', 20), peer.Read(20));
         Assert.Equal(SendResult.Queued, Await(rig, next));
         Assert.True(session.IsConnected);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, session.End());
         Assert.Empty(peer.ReadToEnd());
     });
@@ -596,7 +596,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         const int Piece = 32 * 1024;
         const int Total = 12 * 1024 * 1024;
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 2 * Total, SlowConsumer = SlowConsumer.Wait });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] piece = Pattern(Piece);
         int inRow = 0, most = 0;
@@ -665,7 +665,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             Dictionary<long, long> sent = []; // by turn; on the loop only
             int ended = 0;
             RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) => { _ = FloodAsync(x); }, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.Wait });
-            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write("x");
             foreach (Peer peer in peers) peer.Read(24 * Piece);
             rig.Until(() => Volatile.Read(ref ended) == Sessions, "all to have sent");
@@ -707,7 +707,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         Assert.Equal(message, peer.Read(message.Length));
     });
 
-    private static async ValueTask<SendResult> Note(List<char> order, char letter, ValueTask<SendResult> task)
+    private static async ValueTask<SendResult> Report(List<char> order, char letter, ValueTask<SendResult> task)
     {
         SendResult result = await task.ConfigureAwait(false);
         lock (order) order.Add(letter);

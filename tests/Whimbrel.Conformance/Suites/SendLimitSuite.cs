@@ -84,7 +84,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
     {
         ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = Limit, AllowLargeMessages = !bySession };
         RecordingServer server = rig.Serve(s => s.AtConnected = x => x.TakesLarge |= bySession, options);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Until(() => session.TakesLarge, "OnConnected to have said it");
         byte[] large = Pattern(Limit * 40);
@@ -122,7 +122,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
         MarkSession? made = null;
         Server server = rig.Keep(new Server(rig.Scheduled(Narrow(rig)), () => made = new MarkSession(Mark)));
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => made is { IsConnected: true }, "the session to be connected");
         MarkSession session = made!;
         int left = Clog(rig, session).Length + FillTo(rig, session, 0).Length;
@@ -162,9 +162,9 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
 
         internal long PendingAtDrain { get; private set; }
 
-        internal void SetMark(int bytes) => DrainMarkBytes = bytes;
+        internal void SetMark(int bytes) => LowWaterMarkBytes = bytes;
 
-        protected override void OnConnected() => DrainMarkBytes = mark;
+        protected override void OnConnected() => LowWaterMarkBytes = mark;
 
         protected override void OnDrained()
         {

@@ -180,7 +180,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
             rig.Join();
             ((RecordingSession)all[1]).End();
             // The next one may live where that one did.
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             all[1] = server.Connected(3 + i);
             Assert.Equal(3, Session.SendToEach("all "u8, all));
             Assert.Equal("all ", peer.ReadText(4));
@@ -221,7 +221,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
         List<Peer> peers = [];
         for (int i = 0; i < 3; i++)
         {
-            peers.Add(rig.Dial(server.EndPoint!));
+            peers.Add(rig.ConnectPeer(server.EndPoint!));
             rig.Until(() => server.Sessions.Count == peers.Count, "the peer to be connected");
         }
 

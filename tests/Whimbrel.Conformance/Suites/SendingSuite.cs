@@ -21,7 +21,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.Send(new Memory("six "), 4);
             x.Send("seven"u8);
         });
-        Assert.Equal("one two three four five six seven", rig.Dial(server.EndPoint!).ReadText(33));
+        Assert.Equal("one two three four five six seven", rig.ConnectPeer(server.EndPoint!).ReadText(33));
     });
 
     [Theory, Contract(5)]
@@ -36,7 +36,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(size);
         RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(data));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(data, peer.Read(size));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0, "the queue to be empty");
@@ -59,7 +59,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 at += size;
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(data, peer.Read(data.Length));
     });
 
@@ -74,7 +74,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(headBytes + bodyBytes);
         RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(data.AsSpan(0, headBytes), data.AsSpan(headBytes)));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(data, peer.Read(data.Length));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0, "the queue to be empty");
@@ -100,7 +100,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.Send("small"u8, "ones"u8);
             pending.Add(x.BytesPending);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("go");
         Assert.Equal([.. data, .. data, .. "smallones"u8], peer.Read((2 * data.Length) + 9));
         if (applies) Assert.Equal([0, 0, 9], pending);
@@ -122,7 +122,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             results.Add(x.Send(pieces));
             results.Add(x.Send(sequence));
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal([.. data, .. data], peer.Read(2 * data.Length));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0, "the queue to be empty");
@@ -142,7 +142,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     {
         const int limit = 64 * 1024;
         RecordingServer server = rig.Serve(null, WithLimit(rig, limit, SlowConsumer.DropNewest));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         ReadOnlyMemory<byte> half = Pattern((limit / 2) + 1);
         List<SendResult> results = [];
@@ -157,7 +157,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         else SendAll();
         Assert.Equal([SendResult.Queued], results);
         Assert.Equal(half[..5].ToArray(), peer.Read(5));
-        session.FinishSending();
+        session.ShutdownSend();
         Assert.Empty(peer.ReadToEnd());
     });
 
@@ -169,7 +169,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Pieces_with_throwing_memory_send_nothing(int bytes, int count, bool onLoop) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         BadMemory bad = new(bytes);
         ReadOnlyMemory<byte>[] pieces = [.. Enumerable.Repeat((ReadOnlyMemory<byte>)Pattern(bytes), count - 1), bad.Memory];
@@ -195,7 +195,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             else SendAll();
         }
 
-        session.FinishSending();
+        session.ShutdownSend();
         byte[] got = peer.ReadToEnd();
         Assert.Contains((byte)'x', got);
         Assert.Equal(got.AsSpan().IndexOf((byte)'|') < 0 ? 2 : 2 + (count * bytes), got.Length);
@@ -205,11 +205,11 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void A_piece_that_sends_while_it_is_asked_for_comes_before_its_message() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         TalkingMemory talking = new("bbb"u8.ToArray(), () => session.Send("-"u8));
         rig.OnLoop(session, () => session.Send(["aaa"u8.ToArray(), talking.Memory, "ccc"u8.ToArray()]));
-        session.FinishSending();
+        session.ShutdownSend();
         Assert.Equal("aaabbbccc", System.Text.Encoding.ASCII.GetString(peer.ReadToEnd()).TrimStart('-'));
     });
 
@@ -232,7 +232,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             results.Add(x.Send(head, first, offset, length));
             x.Send("|"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(expected, peer.Read(expected.Length));
         RecordingSession session = server.Connected();
         results.Add(session.Send(head, second, offset, length));
@@ -259,7 +259,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     {
         const int limit = 64 * 1024;
         RecordingServer server = rig.Serve(null, WithLimit(rig, limit, SlowConsumer.DropNewest));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Memory memory = new(Pattern(limit));
         List<SendResult> results = [];
@@ -271,7 +271,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
 
         if (onLoop) rig.OnLoop(session, SendAll);
         else SendAll();
-        session.FinishSending();
+        session.ShutdownSend();
         Assert.Equal([.. "abc"u8, .. Pattern(limit).AsSpan(1, 2)], peer.ReadToEnd());
         Assert.Equal([SendResult.Queued], results);
         rig.Until(() => memory.Disposals == 1, "the memory to be given back");
@@ -283,7 +283,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void A_head_with_throwing_owned_memory_sends_nothing(BadPlace place, int length) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         BadMemory bad = new(length) { Place = place };
         if (rig.IsPool)
@@ -302,7 +302,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             Assert.Equal(0, bad.Disposals);
             session.Send("whole"u8);
         });
-        session.FinishSending();
+        session.ShutdownSend();
         Assert.Equal("whole", Text(peer.ReadToEnd()));
     });
 
@@ -328,7 +328,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             Assert.Equal(SendResult.Queued, x.Send(copied, 0, length));
             if (Interlocked.Increment(ref connected) == members) owned.Dispose();
         });
-        Peer[] peers = [.. Enumerable.Range(0, members).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, members).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         byte[] expected = [(byte)length, .. bytes.AsSpan(3, length), .. bytes.AsSpan(0, length)];
         foreach (Peer peer in peers) Assert.Equal(expected, peer.Read(expected.Length));
         rig.Until(() => owner.Disposals == 1, "the memory to be given back, once");
@@ -343,7 +343,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Shared_bytes_count_their_references_and_report_one_release_too_many() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Memory owner = new(Pattern(50_000));
         SharedBytes shared = new(owner, 50_000);
@@ -374,7 +374,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void An_abort_gives_back_what_is_queued_of_shared_bytes() => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Memory owner = new(Pattern(200_000));
         using (SharedBytes shared = new(owner, 200_000))
@@ -390,7 +390,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Pieces_that_are_changed_while_they_are_sent_are_refused_and_nothing_of_them_goes() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         PieceSegment? middle = null;
         TalkingMemory talking = new("aaa"u8.ToArray(), () => middle?.Cut(1));
@@ -407,7 +407,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Pieces_are_pinned_during_the_call_only_whatever_comes_of_it() => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000, SlowConsumer = SlowConsumer.Wait });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         BadMemory[] memories = [new(20_000), new(30_000), new(90_000)];
         List<SendResult> results = [];
@@ -433,7 +433,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Messages_of_many_threads_are_never_mixed() => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         const int threads = 4, each = 200;
         int refused = 0;
@@ -458,7 +458,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             for (int n = 0; n < each; n++) session.Send([9, 0, 1], [109]);
         });
         rig.Join();
-        session.FinishSending();
+        session.ShutdownSend();
         byte[] got = peer.ReadToEnd();
         int messages = 0;
         for (int at = 0; at < got.Length; messages++)
@@ -486,7 +486,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             results.Add(x.Send(owner, 0));
             results.Add(x.Send([], "end"u8));
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("end", peer.ReadText(3));
         Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
         Assert.Equal(1, owner.Disposals);
@@ -502,7 +502,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.Send("ä€");
             x.Send(text);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] expected = System.Text.Encoding.UTF8.GetBytes("ä€" + text);
         Assert.Equal(expected, peer.Read(expected.Length));
         Assert.Throws<ArgumentNullException>(() => server.Session().Send((string)null!));
@@ -522,7 +522,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             results.Add(x.Send("x"u8, "y"u8));
             results.Add(x.CallReserve(1).IsEmpty ? SendResult.Closed : SendResult.Queued);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected().Send("first"u8);
         Assert.Equal("first", peer.ReadText(5));
         Assert.All(results, static r => Assert.Equal(SendResult.Closed, r));
@@ -534,14 +534,14 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void After_the_end_every_form_of_sending_says_Closed(bool onLoop) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        peer.FinishSending();
+        peer.ShutdownSend();
         session.End();
         Loop loop = session.Loop;
         // A connection object is used again: the late caller must not reach the next session on it.
-        Peer next = rig.Dial(server.EndPoint!);
-        Peer afterNext = rig.Dial(server.EndPoint!);
+        Peer next = rig.ConnectPeer(server.EndPoint!);
+        Peer afterNext = rig.ConnectPeer(server.EndPoint!);
         server.Connected(2);
         Memory owner = new("owned");
         if (onLoop) rig.OnLoop(loop, Send);
@@ -556,7 +556,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             Assert.Equal(SendResult.Closed, session.SendAsync(new byte[10]).Result);
             session.Close();
             session.Abort();
-            session.FinishSending();
+            session.ShutdownSend();
             session.PauseReceiving();
         }
 
@@ -576,14 +576,14 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         for (int i = 0; i < 20; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(2 * i);
             rig.Elsewhere(() =>
             {
                 for (int n = 0; n < 200; n++) session.Send("stale"u8);
             });
             peer.Reset();
-            Peer next = rig.Dial(server.EndPoint!);
+            Peer next = rig.ConnectPeer(server.EndPoint!);
             RecordingSession fresh = server.Connected((2 * i) + 1);
             rig.Join();
             fresh.Send("fresh"u8);
@@ -611,7 +611,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 results.Add(x.Send([1]));
             },
             WithLimit(rig, 4096, SlowConsumer.DropNewest));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] got = peer.Read(4096);
         Assert.Equal([SendResult.Queued, SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Queued, SendResult.Full], results);
         Assert.True(got.AsSpan().IndexOfAnyExcept((byte)0) < 0);
@@ -627,7 +627,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Two_pieces_are_refused_together_from_another_thread_too() => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, WithLimit(rig, 4096, SlowConsumer.DropNewest));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         TooLarge(() => session.Send(new byte[4096], new byte[1]));
         Assert.Equal(SendResult.Queued, session.Send("a"u8, "b"u8));
@@ -650,7 +650,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.CallCommit(32 * 1024);
             x.Send("f"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] got = peer.Read(5 + (32 * 1024));
         Assert.Equal("abcde", Text(got.AsSpan(0, 5)));
         Assert.Equal((byte)'f', got[^1]);
@@ -666,7 +666,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.CallCommit(0);
             x.Send(data);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         for (int i = 0; i < 5; i++)
         {
             peer.Write("x");
@@ -680,18 +680,18 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<string> thrown = [];
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
-            Note(() => x.CallReserve(0));
-            Note(() => x.CallReserve(-5));
-            Note(() => x.CallReserve((32 * 1024) + 1));
-            Note(() => x.CallCommit(1));
+            Report(() => x.CallReserve(0));
+            Report(() => x.CallReserve(-5));
+            Report(() => x.CallReserve((32 * 1024) + 1));
+            Report(() => x.CallCommit(1));
             x.CallReserve(10);
-            Note(() => x.CallCommit(11));
-            Note(() => x.CallCommit(-1));
+            Report(() => x.CallCommit(11));
+            Report(() => x.CallCommit(-1));
             x.CallCommit(0);
-            Note(() => x.CallCommit(5));
+            Report(() => x.CallCommit(5));
             x.Send("end"u8);
         });
-        void Note(Action action)
+        void Report(Action action)
         {
             try
             {
@@ -704,7 +704,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             }
         }
 
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("end", peer.ReadText(3));
         Assert.Equal(Enumerable.Repeat("range", 7), thrown);
         Assert.Throws<InvalidOperationException>(() => server.Session().CallReserve(10));
@@ -723,7 +723,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 x.CallCommit(96);
             },
             WithLimit(rig, 4096, SlowConsumer.DropNewest));
-        rig.Dial(server.EndPoint!).Read(4096);
+        rig.ConnectPeer(server.EndPoint!).Read(4096);
         Assert.Equal(0, beyond);
         Assert.Equal(96, atLimit);
     });
@@ -738,7 +738,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 x.Close();
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromHours(1) });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
@@ -763,7 +763,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                     if (how == "abort") x.Abort();
                 }
             });
-            Peer first = rig.Dial(server.EndPoint!);
+            Peer first = rig.ConnectPeer(server.EndPoint!);
             first.Write("r");
             server.Session().UntilReceived(1);
             if (how is "close" or "forget") Assert.Equal("before", first.ReadText(6));
@@ -772,7 +772,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             for (int i = 1; i <= 2; i++)
             {
                 // The same connection object, used again.
-                Peer next = rig.Dial(server.EndPoint!);
+                Peer next = rig.ConnectPeer(server.EndPoint!);
                 next.Write("x");
                 Assert.Equal("before", next.ReadText(6));
             }
@@ -809,7 +809,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.CallReserve(1)[0] = (byte)'c';
             x.CallCommit(1);
         });
-        Peer peer = rig.Dial(made.EndPoint!);
+        Peer peer = rig.ConnectPeer(made.EndPoint!);
         for (int i = 1; i <= 3; i++)
         {
             peer.Write("x");
@@ -893,7 +893,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.CallReserve(100);
             if (where == "continuation") _ = Later(x);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("1");
         RecordingSession session = server.Session();
         session.UntilReceived(1);
@@ -932,7 +932,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             x.CallReserve(100).Fill((byte)'!');
             if (how == "close") x.Close();
             else if (how == "abort") x.Abort();
-            else x.FinishSending();
+            else x.ShutdownSend();
             try
             {
                 x.CallCommit(100);
@@ -943,7 +943,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 outcome = e.Message;
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         if (how == "abort") peer.EndsInReset();
         else Assert.Equal("a", Text(peer.ReadToEnd()));
@@ -972,7 +972,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 message = e.Message;
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         for (int i = 0; i < 2; i++)
         {
             peer.Write("x");
@@ -996,7 +996,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         byte[] data = Pattern(size + 10);
         Memory owner = new(data);
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         SendResult result = SendResult.Closed;
         if (from == "loop") rig.OnLoop(session, () => result = session.Send(owner, size));
@@ -1015,7 +1015,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Owned_memory_that_is_queued_when_the_connection_ends_is_given_back_once(string from) => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         // More than the ways of the kernel hold, so that some of it is still queued at the end.
         Memory[] owners = [.. Enumerable.Range(0, 48).Select(static _ => new Memory(new byte[1024 * 1024]))];
@@ -1040,7 +1040,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Owned_memory_that_is_refused_stays_the_callers(string from) => Run(rig =>
     {
         RecordingServer server = rig.Serve(null, WithLimit(rig, 4096, SlowConsumer.DropNewest));
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Memory owner = new(new byte[5000]);
         void Send() => TooLarge(() => session.Send(owner, 5000));
@@ -1070,9 +1070,9 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         {
             rig.Expect("memory that a session sent");
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), WithLimit(rig, 4 * 1024 * 1024, SlowConsumer.Wait));
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             BadMemory memory = new(Math.Max(size, 1)) { Place = place };
             SendResult result = SendResult.Closed;
@@ -1085,7 +1085,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             rig.Until(() => memory.Disposals == 1, "the memory to be given back");
             bystander.Write("b");
             Assert.Equal("b", bystander.ReadText(1));
-            Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("memory that a session sent", StringComparison.Ordinal));
+            Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("memory that a session sent", StringComparison.Ordinal));
         },
         loops: 1);
 
@@ -1097,9 +1097,9 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         {
             rig.Expect("memory that a session sent");
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
-            Peer bystander = rig.Dial(server.EndPoint!);
+            Peer bystander = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             // More than the ways of the kernel hold, so that some of it is still queued at the end.
             BadMemory[] memory = [.. Enumerable.Range(0, 48).Select(_ => new BadMemory(1024 * 1024))];
@@ -1146,7 +1146,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(null, WithLimit(rig, 1024 * 1024, SlowConsumer.DropNewest));
         for (int i = 0; i < 10; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(i);
             Memory[] owners = [.. Enumerable.Range(0, 100).Select(static _ => new Memory(new byte[1000]))];
             SendResult[] results = new SendResult[owners.Length];
@@ -1176,7 +1176,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void A_wrong_length_of_owned_memory_is_thrown_at_the_call(int length) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         Memory owner = new("owned");
         Assert.Throws<ArgumentOutOfRangeException>(() => server.Connected().Send(owner, length));
         Assert.Throws<ArgumentNullException>(() => server.Session().Send(null!, 0));

@@ -120,7 +120,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
             task = LeaveAsync(x);
             x.Send(" behind"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal([.. "head "u8, .. data, .. " behind"u8], peer.Read(data.Length + 12));
         RecordingSession session = server.Connected();
         rig.Until(() => task is { IsCompleted: true }, "the file to leave");

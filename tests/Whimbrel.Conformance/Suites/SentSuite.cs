@@ -119,7 +119,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
             self.Send("from the first"u8);
             self.CallHandOver(next);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("go");
         Assert.Equal("from the first", peer.ReadText(14));
         next.Send("from the next"u8);
@@ -291,7 +291,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
         SentSession? made = null;
         Server server = rig.Keep(new Server(Narrow(rig), () => made = new SentSession { StaysAtStop = true }));
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => made is { IsConnected: true }, "the session");
         ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.FromSeconds(15));
         Assert.Equal("wait", peer.ReadText(4));
@@ -336,7 +336,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
         T? made = null;
         Server server = rig.Keep(new Server(Narrow(rig), () => made = factory()));
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => made is { IsConnected: true }, "the session to be connected");
         return (made!, peer);
     }

@@ -28,10 +28,10 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         });
         server.OnEvent = Add;
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Until(() => server.Events.Contains("connected"), "the session to be announced");
-        peer.FinishSending();
+        peer.ShutdownSend();
         rig.Until(() => server.Events.Contains("disconnected PeerClosed"), "the last event of the session");
         rig.Await(server.StopAsync());
         Assert.Equal(
@@ -53,12 +53,12 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             if (server.Made.Count == 1) session.Close();
         };
         rig.Await(server.StartAsync());
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         RecordingSession refused = server.Session();
         Assert.Equal(CloseCause.LocalClose, refused.End());
         Assert.Equal("connecting, connect failed LocalClose", refused.Life);
         rig.Until(() => server.SessionCount == 0, "its place to be free");
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("x", peer.ReadText(1));
         Assert.Equal(["connecting", "connecting", "connected"], server.AllEvents.Where(static e => e.StartsWith("connect", StringComparison.Ordinal)));
@@ -81,10 +81,10 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
                 else x.Close();
             };
         });
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         server.Session().End();
         Assert.DoesNotContain("connecting", server.AllEvents);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         // With thread-pool scheduling the session may be called first.
         rig.Until(() => server.AllEvents.Contains("connected"), "the server's event for the second");
@@ -105,7 +105,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         Assert.All(rig.Engine.Loops, static l => Assert.Equal(0, l.ResidentCount));
         server.OnEvent = null;
         rig.Await(server.StartAsync());
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         server.Session().UntilReceived(1);
     });
 
@@ -126,7 +126,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             if (e.Split(' ')[0] == name) throw new InvalidDataException("from an event");
         };
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadText(5));
         ValueTask<StopReport> stop = server.StopAsync();
@@ -160,7 +160,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
                 };
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 16 * 1024 * 1024, DrainTimeout = TimeSpan.FromMinutes(10) });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Session();
         session.Until("disconnecting");
         Assert.False(session.IsOver);
@@ -193,11 +193,11 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
                 };
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 50_000 });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         if (how == "abort") session.Abort();
         else if (how == "reset") peer.Reset();
-        else if (how == "finish") peer.FinishSending();
+        else if (how == "finish") peer.ShutdownSend();
         else peer.Write("x");
         CloseCause cause = session.End();
         string life = session.Life;
@@ -213,7 +213,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             s.AtDisconnecting = static (_, _) => { };
             s.AtConnecting = static x => x.Close();
         });
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         server.Session().End();
         Assert.Equal("connecting, connect failed LocalClose", server.Session().Life);
         rig.Until(() => server.SessionCount == 0, "its place to be free");
@@ -228,7 +228,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             s.AtReceived = static (x, _) => x.Close();
             s.AtDisconnecting = static (_, _) => throw new InvalidDataException("late");
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         // The first cause wins: it was already closing.
@@ -246,7 +246,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             s.AtReceived = (x, _) => x.CallHandOver(next);
             s.AtDisconnecting = static (_, _) => { };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         next.Until("connected");
         RecordingSession old = server.Session();
@@ -254,7 +254,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         Assert.Equal(old.ConnectedAt, next.ConnectedAt);
         // The connection continues: no event of the server.
         Assert.DoesNotContain(server.AllEvents, static e => e.StartsWith("disconnect", StringComparison.Ordinal));
-        peer.FinishSending();
+        peer.ShutdownSend();
         next.End();
         Assert.Equal("connected, peer finished, disconnecting PeerClosed, disconnected PeerClosed", next.Life);
     });
@@ -269,7 +269,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             x.Send("goodbye"u8);
             x.Close();
         });
-        Peer[] peers = [.. Enumerable.Range(0, 3).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 3).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         for (int i = 0; i < peers.Length; i++) server.Connected(i);
         ValueTask<StopReport> stop = server.StopAsync();
         foreach (Peer peer in peers)
@@ -294,7 +294,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
                 if (x.ReceivedCount == 8) x.Close();
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMinutes(10));
         session.Until("server stopping");
@@ -311,7 +311,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     public void A_session_that_does_not_finish_is_reset_at_the_deadline() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMilliseconds(500));
         server.Session().Until("server stopping");
@@ -327,7 +327,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     public void An_immediate_stop_notifies_no_session_and_two_stops_notify_once(bool atOnce) => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Task first = server.StopAsync(atOnce ? TimeSpan.Zero : TimeSpan.FromMinutes(10)).AsTask();
         if (!atOnce)
@@ -353,7 +353,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             x.Send("bye"u8);
             x.Close();
         });
-        Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+        Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
         server.Connected();
         server.Connected(1);
         ValueTask<StopReport> stop = server.StopAsync();
@@ -381,7 +381,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     {
         RecordingSession next = new(rig) { IsSuccessor = true, AtServerStopping = static x => x.Close() };
         RecordingServer server = rig.Serve(s => s.AtServerStopping = x => x.CallHandOver(next));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMinutes(10));
         Assert.Empty(peer.ReadToEnd());
@@ -397,14 +397,14 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         server.DisconnectAll();
         rig.Await(server.StartAsync());
         server.DisconnectAll();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         server.DisconnectAll();
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
         server.Session().End();
         Assert.Equal("connecting, connected, disconnected LocalClose", server.Session().Life);
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         server.Session(1).UntilReceived(1);
     });
 
@@ -419,7 +419,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         EndPoint address = server.EndPoint!;
         for (int round = 0; round < 3; round++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("x", peer.ReadText(1));
             ValueTask<StopReport> restart = server.RestartAsync();
@@ -432,7 +432,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             Assert.Equal(default, server.ReadCounters());
         }
 
-        Peer last = rig.Dial(address);
+        Peer last = rig.ConnectPeer(address);
         last.Write("x");
         Assert.Equal("x", last.ReadText(1));
         string[] life = ["starting", "started", "stopping", "stopped drained 1 aborted 0"];
@@ -473,7 +473,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     public void A_disposed_server_does_not_start_again_and_still_answers() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadText(5));
         peer.Close();
@@ -499,7 +499,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     public void A_start_while_it_stops_throws_and_the_stop_continues() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMinutes(10));
         InvalidOperationException e = Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync()));
@@ -563,8 +563,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), State = log });
         Assert.Same(log, server.State);
-        rig.Dial(server.EndPoint!);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         server.Connected(1);
         rig.Until(() => server.Events.Count(static e => e == "connected") == 2, "both to be announced");
@@ -578,7 +578,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     public void A_session_is_found_by_id_and_type() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => server.Events.Contains("connected"), "the session to be announced");
         RecordingSession session = server.Session();
         Assert.Same(session, server.FindSession<RecordingSession>(session.Id));

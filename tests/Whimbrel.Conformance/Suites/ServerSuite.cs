@@ -18,7 +18,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.True(server.IsAccepting);
         Assert.Equal([server.EndPoint!], server.EndPoints);
         if (!rig.IsUnix) Assert.NotEqual(0, ((IPEndPoint)server.EndPoint!).Port);
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         server.Session().UntilReceived(1);
     });
 
@@ -30,7 +30,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(bound, server.EndPoint);
         Assert.True(server.IsAccepting);
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         server.Session().UntilReceived(1);
         Assert.Equal(["started"], server.Events.Where(static e => e == "started"));
     });
@@ -53,7 +53,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.Equal(server.EndPoints[0], server.EndPoint);
         for (int i = 0; i < 3; i++)
         {
-            rig.Dial(server.EndPoints[i]).Write("x");
+            rig.ConnectPeer(server.EndPoints[i]).Write("x");
             server.Session(i).UntilReceived(1);
             Assert.Equal(server.EndPoints[i], server.Session(i).LocalEndPoint);
         }
@@ -70,7 +70,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.False(server.IsAccepting);
         Assert.Empty(server.Events);
         rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 1, "only the holder's listener to be left");
-        rig.Dial(holder.EndPoint!).Write("x");
+        rig.ConnectPeer(holder.EndPoint!).Write("x");
         // The check whether a server answers at a Unix path made a session as well.
         rig.Until(() => holder.Made.Any(static s => s.ReceivedCount == 1), "the holder to be served still");
     });
@@ -83,7 +83,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         rig.Await(holder.StopAsync());
         rig.Await(server.StartAsync());
-        rig.Dial(server.EndPoint!).Write("x");
+        rig.ConnectPeer(server.EndPoint!).Write("x");
         server.Session().UntilReceived(1);
     });
 
@@ -94,7 +94,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(500_000);
         RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(data));
-        Peer[] peers = [.. Enumerable.Range(0, 3).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 3).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         for (int i = 0; i < peers.Length; i++) server.Connected(i);
         rig.Until(() => server.Events.Count(static e => e == "connected") == 3, "all to be announced");
         ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMinutes(10));
@@ -116,7 +116,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void Stop_at_once_resets_every_session() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer[] peers = [.. Enumerable.Range(0, 3).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 3).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         for (int i = 0; i < peers.Length; i++) server.Connected(i);
         rig.Until(() => server.Events.Count(static e => e == "connected") == 3, "all to be announced");
         Assert.Equal(new StopReport(0, 3), rig.Await(server.StopAsync(TimeSpan.Zero)));
@@ -128,12 +128,12 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void Connections_open_at_the_deadline_are_reset_and_counted() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer stubborn = rig.Dial(server.EndPoint!);
+        Peer stubborn = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
-        Peer polite = rig.Dial(server.EndPoint!);
+        Peer polite = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         rig.Until(() => server.Events.Count(static e => e == "connected") == 2, "both to be announced");
-        polite.FinishSending();
+        polite.ShutdownSend();
         server.Session(1).End();
         ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMilliseconds(50));
         rig.Settle();
@@ -162,7 +162,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void Two_stops_at_once_both_end_and_the_events_come_once() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Until(() => server.Events.Contains("connected"), "the session to be announced");
         ValueTask<StopReport> first = server.StopAsync();
@@ -193,7 +193,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             Volatile.Write(ref loopAfter, isThere ? before : -3);
         }
 
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         peer.ReadToEnd();
         peer.Close();
@@ -207,7 +207,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     {
         RecordingServer? server = null;
         server = rig.Serve(s => s.AtReceived = (_, _) => server!.StopAsync().GetAwaiter().GetResult());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
         session.Until("error InvalidOperationException");
@@ -219,7 +219,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void StopAccepting_refuses_new_connections_and_leaves_the_others() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Await(server.StopAcceptingAsync());
         Assert.False(server.IsAccepting);
@@ -274,7 +274,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
                 return other;
             },
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => Volatile.Read(ref chosen) == 1, "the connection to be on its way");
         ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.Zero);
         rig.Pass(TimeSpan.FromMilliseconds(50));
@@ -321,7 +321,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         for (int round = 0; round < 3; round++)
         {
             if (round > 0) rig.Await(server.StartAsync());
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("hello");
             Assert.Equal("hello", peer.ReadText(5));
             Assert.Equal(1, server.AcceptedCount);
@@ -354,9 +354,9 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             s.AtConnected = _ => order += server!.Events.Contains("connected") ? "wrong " : "right ";
             s.AtDisconnected = (_, _) => order += server!.Events.Contains("disconnected PeerClosed") ? "wrong " : "right ";
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
-        peer.FinishSending();
+        peer.ShutdownSend();
         server.Session().End();
         rig.Until(() => server.Events.Contains("disconnected PeerClosed"), "the server's event");
         rig.Await(server.StopAsync());
@@ -370,7 +370,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void Sessions_are_counted_and_found_by_their_id() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer[] peers = [.. Enumerable.Range(0, 4).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 4).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         rig.Until(() => server.Events.Count(static e => e == "connected") == 4, "all to be announced");
         Assert.Equal(4, server.SessionCount);
         Assert.Equal(4, server.AcceptedCount);
@@ -395,25 +395,25 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, data) => x.Send(data),
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 2 });
-        Peer first = rig.Dial(server.EndPoint!);
+        Peer first = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
-        Peer second = rig.Dial(server.EndPoint!);
+        Peer second = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         for (int i = 1; i <= 3; i++)
         {
-            rig.Dial(server.EndPoint!).EndsInReset();
+            rig.ConnectPeer(server.EndPoint!).EndsInReset();
             int expected = i;
             rig.Until(() => server.RejectedCount == expected, "the rejection to be counted");
         }
 
         Assert.Equal(2, server.Made.Count);
         Assert.Equal(2, server.AcceptedCount);
-        first.FinishSending();
+        first.ShutdownSend();
         server.Session().End();
         server.Session(1).Abort();
         rig.Until(() => server.SessionCount == 0, "a place to be free");
         second.EndsInReset();
-        Peer third = rig.Dial(server.EndPoint!);
+        Peer third = rig.ConnectPeer(server.EndPoint!);
         third.Write("in");
         Assert.Equal("in", third.ReadText(2));
     });
@@ -423,27 +423,27 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(options: new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 2 });
         Assert.Equal(2, server.MaxConnections);
-        Peer first = rig.Dial(server.EndPoint!);
+        Peer first = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
-        Peer second = rig.Dial(server.EndPoint!);
+        Peer second = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         server.MaxConnections = 1;
-        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.RejectedCount == 1, "the rejection to be counted");
         Assert.Equal(2, server.SessionCount); // those that are open stay
         server.MaxConnections = 3;
-        Peer third = rig.Dial(server.EndPoint!);
+        Peer third = rig.ConnectPeer(server.EndPoint!);
         server.Connected(2);
         Assert.Throws<ArgumentOutOfRangeException>(() => server.MaxConnections = 0);
         Assert.Throws<ArgumentOutOfRangeException>(() => server.MaxConnections = 10_000_001);
-        foreach (Peer peer in (Peer[])[first, second, third]) peer.FinishSending();
+        foreach (Peer peer in (Peer[])[first, second, third]) peer.ShutdownSend();
     });
 
     [Fact, Contract(12)]
     public void A_stop_with_a_token_drains_until_it_is_cancelled_and_what_is_open_then_is_reset() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         using CancellationTokenSource patience = new();
         Task<StopReport> stop = server.StopAsync(patience.Token).AsTask();
@@ -469,7 +469,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void The_end_of_a_session_can_be_awaited_without_causing_it() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Task<CloseReason> ended = session.EndedAsync().AsTask();
         rig.Settle();
@@ -516,7 +516,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send(new byte[500_000]));
         RecordingSession client = rig.Connect(server.EndPoint!);
         server.Connected();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         rig.Await(rig.Engine.DisposeAsync());
         Assert.All(server.Made, static s => Assert.True(s.IsOver, s.Life));
@@ -649,7 +649,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         int waves = Transport.IsDeep ? 50 : 4;
         for (int wave = 0; wave < waves; wave++)
         {
-            Peer[] peers = [.. Enumerable.Range(0, 50).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, 50).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write("x");
             for (int i = 0; i < peers.Length; i++)
             {
@@ -663,7 +663,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
                         peers[i].Close();
                         break;
                     case 2:
-                        peers[i].FinishSending();
+                        peers[i].ShutdownSend();
                         peers[i].ReadToEnd();
                         peers[i].Close();
                         break;

@@ -9,8 +9,8 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     public void An_exception_of_a_posted_async_function_after_an_await_ends_its_connection(bool withState) => Run(rig =>
     {
         RecordingServer server = rig.Serve(static _ => { });
-        rig.Dial(server.EndPoint!);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         bool taken = withState ? session.Post(async _ => await LateAsync(), null) : session.Post(async () => await LateAsync());
         Assert.True(taken);
@@ -29,7 +29,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         const int Threads = 4;
         const int Posts = 300;
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1)));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         List<int>[] ran = [.. Enumerable.Range(0, Threads).Select(static _ => new List<int>())];
         int all = 0;
@@ -63,7 +63,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     public void A_post_keeps_its_place_among_the_sends_of_its_caller(string from) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int i = 0; i < 20; i++)
         {
@@ -105,7 +105,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             })));
             self.Send("b"u8);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("abcd", peer.ReadText(4));
         server.Session().Until("posted second");
@@ -116,7 +116,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     public void A_post_made_before_a_close_runs_and_on_the_loop_its_sends_are_sent() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         bool ran = false;
         rig.Elsewhere(() =>
@@ -131,7 +131,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         });
         rig.Join();
         byte[] seen = peer.ReadToEnd();
-        peer.FinishSending(); // otherwise the close waits for it
+        peer.ShutdownSend(); // otherwise the close waits for it
         Assert.Equal(CloseCause.LocalClose, session.End());
         Assert.True(ran);
         if (!rig.IsPool) Assert.Equal("12", Text(seen));
@@ -154,7 +154,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             Assert.False(self.Post(static () => { }));
             ranAtEnd = ran;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         for (int t = 0; t < Threads; t++)
         {
@@ -197,7 +197,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     public void A_post_that_posts_itself_again_does_not_keep_the_session_from_ending() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         int count = 0;
         Again();
@@ -218,7 +218,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     {
         rig.Expect("on purpose");
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Assert.True(session.Post(static () => throw new InvalidOperationException("on purpose")));
         Assert.Equal(CloseCause.UserException, session.End());
@@ -230,7 +230,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     public void PostAsync_completes_when_it_has_run_and_its_exception_goes_to_the_awaiting_caller() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         int value = 0;
         Assert.True(rig.Await(session.PostAsync(() => session.RunPosted("awaited", () => value = 1))));
@@ -265,7 +265,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     {
         Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Task<int>[] callers = [.. Enumerable.Range(0, 4).Select(_ => Task.Run(async () =>
         {
@@ -290,7 +290,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             s.AtConnecting = self => early = self.Post(static () => { });
             s.AtConnected = static self => Assert.True(self.Post(() => self.RunPosted("early")));
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         session.Until("posted early");
         Assert.False(early);
@@ -310,7 +310,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         next.AtConnected = static self => Assert.True(self.Post(() => self.RunPosted("next")));
         RecordingServer server = rig.Serve(s =>
         {
-            s.AtUnread = (self, _) =>
+            s.AtData = (self, _) =>
             {
                 Assert.True(self.Post(() => self.RunPosted("old")));
                 self.CallHandOver(next);
@@ -318,7 +318,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             };
             s.AtDisconnected = static (self, _) => Assert.False(self.Post(static () => { }));
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("abc");
         RecordingSession old = server.Session();
         Assert.Equal(CloseCause.HandedOver, old.End());
@@ -329,7 +329,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         Assert.Equal("bcdef", next.ReceivedText);
         Assert.Equal(1, next.Count("posted"));
         Assert.False(old.Post(static () => { }));
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, next.End());
     });
 
@@ -339,7 +339,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingSession other = new(rig) { IsSuccessor = true };
         Exception? refusal = null;
-        RecordingServer server = rig.Serve(s => s.AtUnread = (self, _) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (self, _) =>
         {
             Assert.True(self.Post(() => self.RunPosted("old", () => refusal = Record.Exception(() => self.CallHandOver(other)))));
             // Until the callback returns, the last call counts.
@@ -347,7 +347,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             self.CallHandOver(next);
             return 1;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("abc");
         RecordingSession old = server.Session();
         Assert.Equal(CloseCause.HandedOver, old.End());
@@ -355,7 +355,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         next.UntilReceived(2);
         Assert.Equal("bc", next.ReceivedText);
         Assert.Equal("", other.Life);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, next.End());
     });
 
@@ -369,7 +369,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         for (int i = 0; i < HandOvers; i++)
         {
             RecordingSession? next = i + 1 < HandOvers ? line[i + 1] : null;
-            line[i].AtUnread = (self, _) =>
+            line[i].AtData = (self, _) =>
             {
                 if (next is null) return 0;
                 self.CallHandOver(next);
@@ -377,12 +377,12 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
             };
         }
 
-        RecordingServer server = rig.Serve(s => s.AtUnread = (self, _) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (self, _) =>
         {
             self.CallHandOver(line[0]);
             return 1;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession first = server.Connected();
         RecordingSession[] all = [first, .. line];
         int current = 0;

@@ -59,7 +59,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     public void An_object_keeps_no_connection_open_and_its_user_may_dispose_it() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Socket early = session.Socket!;
         early.Blocking = false;
@@ -70,7 +70,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         Assert.Equal(data, peer.Read(data.Length));
         Assert.Same(early, session.Socket);
 
-        Peer other = rig.Dial(server.EndPoint!);
+        Peer other = rig.ConnectPeer(server.EndPoint!);
         RecordingSession second = server.Connected(1);
         Assert.NotNull(second.Socket);
         second.Send("bye"u8);
@@ -94,7 +94,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
             s.AtDisconnected = (x, _) => there.Add(x.Socket is not null);
         });
         next.AtDisconnected = (x, _) => there.Add(x.Socket is not null);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         next.Until("connected");
         Assert.Same(first, next.Socket);
@@ -135,7 +135,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
 
         for (int i = 0; i < 200; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(i);
             asked.Enqueue(session);
             if (asked.Count > 8) asked.TryDequeue(out _);

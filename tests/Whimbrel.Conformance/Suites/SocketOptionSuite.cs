@@ -60,12 +60,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     private static MadeSockets Connected(Rig rig, Func<Action<NewSocket>, ServerOptions> serverOptions, Func<EndPoint, Action<NewSocket>, ClientOptions> clientOptions)
     {
         MadeSockets made = new();
-        RecordingServer server = rig.Serve(null, serverOptions(made.Note));
-        rig.Connect(rig.MakeClient(clientOptions(server.EndPoint!, made.Note)));
+        RecordingServer server = rig.Serve(null, serverOptions(made.Report));
+        rig.Connect(rig.MakeClient(clientOptions(server.EndPoint!, made.Report)));
         server.Connected();
         Assert.Equal(1, made.Count(SocketRole.Listener));
         Assert.Equal(1, made.Count(SocketRole.Accepted));
-        Assert.Equal(1, made.Count(SocketRole.Dialled));
+        Assert.Equal(1, made.Count(SocketRole.Connected));
         return made;
     }
 
@@ -133,12 +133,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         MadeSockets made = new();
         RecordingServer server = rig.Serve(null, CommonServer(rig, s_loopback, socket =>
         {
-            made.Note(socket);
+            made.Report(socket);
             if (socket.Role != SocketRole.Listener) return;
             socket.SetOption(SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPIDLE, 77);
             socket.SetOption(SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 0);
         }));
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         Assert.Equal(77, made.Read(SocketRole.Accepted, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPIDLE));
         Assert.Equal(0, made.Read(SocketRole.Accepted, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY));
@@ -151,12 +151,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         MadeSockets made = new();
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, data) => x.Send(data),
-            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, DeferAccept = TimeSpan.FromSeconds(5), ReusePort = true, FreeBind = true, OnSocketCreated = made.Note });
+            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, DeferAccept = TimeSpan.FromSeconds(5), ReusePort = true, FreeBind = true, OnSocketCreated = made.Report });
         Assert.Equal(1, made.Read(SocketRole.Listener, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT));
         Assert.Equal(1, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_IP, SocketAbi.IP_FREEBIND));
         // In steps of its retransmissions: 1, 3, 7, 15...
         Assert.Equal(7, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_DEFER_ACCEPT));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Settle();
         Assert.Equal(0, server.AcceptedCount);
         peer.Write("now");
@@ -202,7 +202,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         });
         rig.Connect(client);
         server.Connected();
-        lock (seen) Assert.Equal([$"Listener {asked}", $"Dialled {server.EndPoint}", $"Accepted {server.EndPoint}"], seen);
+        lock (seen) Assert.Equal([$"Listener {asked}", $"Connected {server.EndPoint}", $"Accepted {server.EndPoint}"], seen);
     });
 
     [Fact]
@@ -252,10 +252,10 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
                 if (socket.Role == SocketRole.Accepted && Interlocked.Increment(ref accepted) == 1) throw new NotSupportedException("not you");
             },
         });
-        Peer refused = rig.Dial(server.EndPoint!);
+        Peer refused = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(refused.ReadToEnd());
         rig.Until(() => server.Events.Contains("error NetworkException"), "the server's event");
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         Assert.Single(server.Made);
     });
@@ -376,8 +376,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     {
         NeedsLinux();
         ConcurrentDictionary<SocketRole, int> made = [];
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = Note });
-        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, OnSocketCreated = Note }));
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = Report });
+        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, OnSocketCreated = Report }));
         server.Connected();
         Assert.Equal(3, made.Count);
         foreach ((SocketRole role, int descriptor) in made)
@@ -386,7 +386,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             Assert.True((Convert.ToInt32(flags, 8) & 0x80000) != 0, $"{role}: {flags} has no O_CLOEXEC");
         }
 
-        void Note(NewSocket socket) => made[socket.Role] = (int)socket.Descriptor;
+        void Report(NewSocket socket) => made[socket.Role] = (int)socket.Descriptor;
     });
 
     // ------------------------------------------------------------------ fast open
@@ -402,20 +402,20 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     {
         LoopRoom.EnterNetwork(rig);
         LoopRoom.SetSysctl(rig, "tcp_fastopen", "3");
-        RecordingServer server = rig.MakeServer(setUp, FastServer(rig, s_loopback, made.Note));
+        RecordingServer server = rig.MakeServer(setUp, FastServer(rig, s_loopback, made.Report));
         // On the loop, so that the start reads the sysctl of the loop's network namespace.
         rig.Await(new ValueTask(LoopRoom.On(rig, () => server.StartAsync().AsTask())));
         Assert.Equal(16, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN));
         return server;
     }
 
-    private static RecordingSession DialFast(Rig rig, EndPoint endPoint, Action<RecordingSession>? setUp) =>
+    private static RecordingSession ConnectFast(Rig rig, EndPoint endPoint, Action<RecordingSession>? setUp) =>
         rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, FastOpen = true }, setUp));
 
     /// <summary>The first connect gets the cookie that makes the next ones fast.</summary>
     private static void Introduce(Rig rig, RecordingServer server)
     {
-        RecordingSession first = DialFast(rig, server.EndPoint!, null);
+        RecordingSession first = ConnectFast(rig, server.EndPoint!, null);
         server.Connected();
         first.Close();
         first.End();
@@ -431,7 +431,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             MadeSockets made = new();
             RecordingServer server = ServeFast(rig, made, static s => s.AtReceived = static (x, data) => x.Send(data));
             Introduce(rig, server);
-            RecordingSession second = DialFast(rig, server.EndPoint!, static s => s.AtConnected = static x => x.Send("hello"u8));
+            RecordingSession second = ConnectFast(rig, server.EndPoint!, static s => s.AtConnected = static x => x.Send("hello"u8));
             second.UntilReceived(5);
             Assert.True(CameWithSyn(made, 1), "the bytes came after the handshake");
             // From then on it is an ordinary connection, with more data than fits into a SYN.
@@ -449,7 +449,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             MadeSockets made = new();
             RecordingServer server = ServeFast(rig, made, static s => s.AtConnected = static x => x.Send("welcome"u8));
             Introduce(rig, server);
-            RecordingSession second = DialFast(rig, server.EndPoint!, null);
+            RecordingSession second = ConnectFast(rig, server.EndPoint!, null);
             second.UntilReceived(7);
             Assert.Equal("welcome", second.ReceivedText);
         },
@@ -466,7 +466,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             RecordingServer server = ServeFast(rig, made, null);
             Introduce(rig, server);
             byte[] data = Pattern(bytes);
-            RecordingSession second = DialFast(rig, server.EndPoint!, s => s.AtConnected = x =>
+            RecordingSession second = ConnectFast(rig, server.EndPoint!, s => s.AtConnected = x =>
             {
                 if (data.Length > 0) x.Send(data);
                 x.Close();
@@ -507,7 +507,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
 
                 return listener.LocalEndPoint!;
             });
-            RecordingSession session = DialFast(rig, address, static s => s.AtConnected = static x =>
+            RecordingSession session = ConnectFast(rig, address, static s => s.AtConnected = static x =>
             {
                 x.Send("hello"u8);
                 x.Close();
@@ -555,10 +555,10 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             EndPoint address = server.EndPoint!;
             Introduce(rig, server);
             rig.Await(server.StopAsync());
-            RecordingSession second = DialFast(rig, address, static s => s.AtConnected = static x => x.Send("hello"u8));
+            RecordingSession second = ConnectFast(rig, address, static s => s.AtConnected = static x => x.Send("hello"u8));
             // The refusal is a reset: which of the two the kernel reports depends on whether the first packet was sent.
             Assert.Contains(second.End(), (CloseCause[])[CloseCause.Refused, CloseCause.PeerReset]);
-            RecordingSession third = DialFast(rig, address, null);
+            RecordingSession third = ConnectFast(rig, address, null);
             Assert.Contains(third.End(), (CloseCause[])[CloseCause.Refused, CloseCause.PeerReset]);
         },
         loops: 1);

@@ -17,13 +17,13 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(BlockWhenTold(release));
         RecordingSession blocked = Block(rig, server);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         StopReport report = InTime(() => server.StopAsync(s_short));
         Assert.False(report.IsComplete);
         Assert.InRange(report.Left, 1, 2);
         Assert.Contains(new UnfinishedCall($"OnReceived of RecordingSession (session {blocked.Id:x})", rig.IsPool ? null : blocked.Loop.Index), report.Unfinished);
-        rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.StopOverdue && n.Message.Contains("OnReceived of RecordingSession", StringComparison.Ordinal)), "the notice");
+        rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.StopOverdue && n.Message.Contains("OnReceived of RecordingSession", StringComparison.Ordinal)), "the notice");
         Assert.Contains("has not returned", Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync())).Message, StringComparison.Ordinal);
         Assert.DoesNotContain(server.Events, static e => e.StartsWith("stopped", StringComparison.Ordinal));
         release.Set();
@@ -41,7 +41,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             if (data[0] == (byte)'b') BlockNow(x, release);
             else x.Send(data);
         });
-        rig.Dial(server.EndPoint!).Write("b");
+        rig.ConnectPeer(server.EndPoint!).Write("b");
         RecordingSession blocked = server.Connected();
         rig.Until(() => blocked.Tag is not null, "the callback to block");
         StopReport report = InTime(() => server.RestartAsync(s_short));
@@ -49,7 +49,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
         Assert.Contains(report.Unfinished, static u => u.What.StartsWith("OnReceived of RecordingSession", StringComparison.Ordinal));
         // Accepted on the free loop; sessions of the blocked one would wait for it.
         Assert.True(server.IsAccepting);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => server.SessionCount == 1, "the new session");
         if (rig.IsPool)
         {
@@ -65,7 +65,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.ServerStopped, blocked.End());
         rig.Until(() => server.Events.Count(static e => e.StartsWith("stopped", StringComparison.Ordinal)) == 2, "the rest of the stop");
         rig.Await(server.StartAsync());
-        Peer last = rig.Dial(server.EndPoint!);
+        Peer last = rig.ConnectPeer(server.EndPoint!);
         last.Write("last");
         Assert.Equal("last", last.ReadText(4));
     });
@@ -185,7 +185,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     public void A_stop_keeps_its_deadline_though_every_thread_of_the_pool_is_blocked() => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve();
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         ThreadPool.GetMaxThreads(out int workers, out int others);
         TaskCompletionSource free = new();
@@ -249,7 +249,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             await last.Task.ConfigureAwait(false);
             Interlocked.Increment(ref ended);
         });
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         // If the handler of a session has not started when the stop finds it, it does not start.
         rig.Until(() => Volatile.Read(ref begun) == 1, "the handler");
         Task<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(15)).AsTask();
@@ -268,7 +268,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     {
         TaskCompletionSource last = new();
         Server server = Handle(rig, ServeForEver);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => server.SessionCount == 1, "the session");
         StopReport report = rig.Await(server.StopAsync(s_short));
         Assert.Equal((1, false), (report.Left, report.IsComplete));
@@ -309,7 +309,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
 
     private static RecordingSession Block(Rig rig, RecordingServer server)
     {
-        rig.Dial(server.EndPoint!).Write("b");
+        rig.ConnectPeer(server.EndPoint!).Write("b");
         RecordingSession session = server.Connected();
         rig.Until(() => session.Tag is not null, "the callback to block");
         return session;

@@ -21,10 +21,10 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
             if (Loop.Current == peer.Loop) Interlocked.Increment(ref onLoop);
             await peer.CopyToAsync(peer, stop).ConfigureAwait(false);
         });
-        Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+        Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
         for (int i = 0; i < peers.Length; i++) peers[i].Write($"hello {i}");
         for (int i = 0; i < peers.Length; i++) Assert.Equal($"hello {i}", peers[i].ReadText(7));
-        foreach (Peer peer in peers) peer.FinishSending();
+        foreach (Peer peer in peers) peer.ShutdownSend();
         foreach (Peer peer in peers) Assert.Empty(peer.ReadToEnd());
         rig.Until(() => server.SessionCount == 0, "the connections to end");
         Assert.Equal(3, onLoop);
@@ -35,7 +35,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(700_000);
         Server server = Start(rig, async (peer, _) => await peer.WriteAsync(data, CancellationToken.None).ConfigureAwait(false));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(data, peer.ReadToEnd());
         peer.Close();
         rig.Until(() => server.SessionCount == 0, "the connection to end");
@@ -62,8 +62,8 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
             _ = stop.UnsafeRegister(_ => reason = peer.CloseReason, null);
             throw new InvalidOperationException("on purpose");
         });
-        Peer bad = rig.Dial(server.EndPoint!);
-        Peer? good = atOnce ? null : rig.Dial(server.EndPoint!);
+        Peer bad = rig.ConnectPeer(server.EndPoint!);
+        Peer? good = atOnce ? null : rig.ConnectPeer(server.EndPoint!);
         if (!atOnce) bad.Write("x");
         Assert.Equal(rig.HasResets, bad.EndsInReset());
         rig.Until(() => reason.Cause == CloseCause.UserException, "the connection to end");
@@ -90,12 +90,12 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
                 Interlocked.Increment(ref ended);
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         peer.Read(10);
         peer.Reset();
         rig.Until(() => ended == 1 && server.SessionCount == 0, "the handler to end");
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
     });
 
     [Fact]
@@ -116,7 +116,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
                 await peer.ReadExactlyAsync(new byte[2], CancellationToken.None).ConfigureAwait(false);
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("hello");
         rig.Until(() => server.SessionCount == 1 && server.BytesReceived == 5, "the session");
         ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.FromSeconds(15));
@@ -144,7 +144,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
                 _ = WhenEnded(peer);
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("hello", peer.ReadText(5));
         ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.FromSeconds(15));
         Assert.Empty(peer.ReadToEnd());
@@ -177,7 +177,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
                 throw;
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => server.SessionCount == 1, "the session");
         rig.Settle();
         Assert.Equal(new StopReport(0, 1), rig.Await(server.StopAsync(TimeSpan.FromMilliseconds(50))));
@@ -204,7 +204,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
                 peer.Abort();
             }
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         rig.Until(() => fired && server.SessionCount == 0, "the token of the handler");
     });
@@ -253,16 +253,16 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
             while (await reader.ReadLineAsync(stop).ConfigureAwait(false) is { } line) lines.Add(line);
             await peer.WriteAsync(Bytes("done"), stop).ConfigureAwait(false);
         });
-        RecordingServer server = rig.Serve(session => session.AtUnread = (self, unread) =>
+        RecordingServer server = rig.Serve(session => session.AtData = (self, unread) =>
         {
             int end = unread.IndexOf((byte)'\n');
             if (end < 0) return 0;
             self.CallHandOver(serve(null!));
             return end + 1;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("login\nfirst\nsecond\n");
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal("done", peer.ReadTextToEnd());
         Assert.Equal(["first", "second"], lines);
         Assert.Equal(CloseCause.HandedOver, server.Session().End());

@@ -110,7 +110,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(0, Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(Memory<byte>.Empty))));
         Assert.Equal(Bytes("abc"), Await(rig, Start(rig, stream, onLoop, () => ReadExactly(stream, 3, 3))));
         Task<int> atEnd = Start(rig, stream, onLoop, () => stream.ReadAsync(Memory<byte>.Empty));
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(0, Await(rig, atEnd));
     });
 
@@ -169,7 +169,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.True(Await(rig, large));
         Task<bool> refused = Start(rig, stream, onLoop, () =>
         {
-            stream.FinishSending();
+            stream.ShutdownSend();
             return WriteBoth(Bytes("x"), Bytes("y"));
         });
         Assert.Throws<NetworkException>(() => Await(rig, refused));
@@ -207,9 +207,9 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             for (int i = 0; i < 5; i++)
             {
                 int count = await stream.ReadAsync(memory).ConfigureAwait(false);
-                Note($"read {i}");
+                Report($"read {i}");
                 await stream.WriteAsync(memory.AsMemory(0, 90_000)).ConfigureAwait(false);
-                Note($"write {i}");
+                Report($"write {i}");
             }
 
             return true;
@@ -224,7 +224,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.All(where, static w => Assert.EndsWith("on loop", w, StringComparison.Ordinal));
         Assert.Equal(10, where.Count);
 
-        void Note(string what)
+        void Report(string what)
         {
             Assert.False(inside);
             inside = true;
@@ -259,13 +259,13 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         peer.Write("last");
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(Bytes("last"), Await(rig, Start(rig, stream, onLoop, () => ReadExactly(stream, 4, 100))));
         for (int i = 0; i < 3; i++) Assert.Equal(0, Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
         Await(rig, Start(rig, stream, onLoop, () => Write(stream, "answer")));
         Assert.Equal("answer", peer.ReadText(6));
         Assert.True(stream.IsConnected);
-        stream.FinishSending();
+        stream.ShutdownSend();
         Assert.Empty(peer.ReadToEnd());
         rig.Until(() => stream.CloseReason.Cause == CloseCause.PeerClosed, "the connection to end");
         Assert.Equal(0, Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
@@ -281,14 +281,14 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         At(rig, stream, onLoop, () =>
         {
             _ = stream.WriteAsync(data).AsTask();
-            stream.FinishSending();
+            stream.ShutdownSend();
         });
         Assert.Equal(data, peer.ReadToEnd());
         peer.Write("still");
         Assert.Equal(Bytes("still"), Await(rig, Start(rig, stream, onLoop, () => ReadExactly(stream, 5, 5))));
         NetworkException e = Assert.Throws<NetworkException>(() => Await(rig, Start(rig, stream, onLoop, () => Write(stream, "no"))));
         Assert.Contains("finished sending", e.Message, StringComparison.Ordinal);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(0, Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
     });
 
@@ -299,8 +299,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         byte[] data = Pattern(50_000);
         peer.Write(data);
         rig.Until(() => stream.BytesReceived == data.Length, "all to arrive");
-        peer.FinishSending();
-        stream.FinishSending();
+        peer.ShutdownSend();
+        stream.ShutdownSend();
         rig.Until(() => stream.CloseReason.Cause != CloseCause.None, "the connection to end");
         Assert.Equal(data, Await(rig, Start(rig, stream, onLoop: false, () => ReadExactly(stream, data.Length, 1_000))));
         Assert.Equal(0, Await(rig, Start(rig, stream, onLoop: true, () => stream.ReadAsync(new byte[10]))));
@@ -472,8 +472,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
                 second = stream.ReadAsync(memory);
                 began = true;
             });
-            Peer canceller = rig.Dial(others.EndPoint!);
-            Peer reader = rig.Dial(others.EndPoint!);
+            Peer canceller = rig.ConnectPeer(others.EndPoint!);
+            Peer reader = rig.ConnectPeer(others.EndPoint!);
             int inTime = 0;
             for (int round = 0; round < 60; round++)
             {
@@ -579,7 +579,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Task<bool> echo = Start(rig, here, onLoop: true, async () =>
         {
             await here.CopyToAsync(here).ConfigureAwait(false);
-            here.FinishSending();
+            here.ShutdownSend();
             return true;
         });
         rig.Elsewhere(() =>
@@ -587,7 +587,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             there.Write(data);
             there.WriteByte(7);
             there.Flush();
-            there.FinishSending();
+            there.ShutdownSend();
             there.ReadExactly(got, 0, 100_000);
             there.ReadExactly(got.AsSpan(100_000));
             last = there.ReadByte();
@@ -758,7 +758,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             await using StreamWriter writer = new(here, new UTF8Encoding(false), leaveOpen: true);
             while (await reader.ReadLineAsync().ConfigureAwait(false) is { } line) await writer.WriteLineAsync($"{line}, sagte er").ConfigureAwait(false);
             await writer.FlushAsync().ConfigureAwait(false);
-            here.FinishSending();
+            here.ShutdownSend();
             return true;
         });
         Task<string> client = Start(rig, there, onLoop: true, async () =>
@@ -766,7 +766,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             await using StreamWriter writer = new(there, new UTF8Encoding(false), leaveOpen: true);
             for (int i = 0; i < 1_000; i++) await writer.WriteAsync($"Grüße {i} 🐦\n").ConfigureAwait(false);
             await writer.FlushAsync().ConfigureAwait(false);
-            there.FinishSending();
+            there.ShutdownSend();
             using StreamReader reader = new(there, Encoding.UTF8, leaveOpen: true);
             return await reader.ReadToEndAsync().ConfigureAwait(false);
         });
@@ -782,7 +782,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Task<bool> copy = Start(rig, stream, onLoop: true, async () =>
         {
             await stream.CopyToAsync(stream).ConfigureAwait(false);
-            stream.FinishSending();
+            stream.ShutdownSend();
             return true;
         });
         byte[] data = Pattern(rig.IsVirtual ? 100_000 : 400_000);
@@ -792,7 +792,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal(data.AsSpan(at, 20_000).ToArray(), peer.Read(20_000));
         }
 
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Empty(peer.ReadToEnd());
         Assert.True(Await(rig, copy));
     });
@@ -819,7 +819,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     private static (ConnectionStream Stream, Peer Peer) Accept(Rig rig, ServerOptions? options = null)
     {
         (Server server, Func<ConnectionStream> stream) = Serve(rig, options);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         return (stream(), peer);
     }
 
@@ -900,7 +900,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             done += count;
         }
 
-        stream.FinishSending();
+        stream.ShutdownSend();
         return true;
     }
 

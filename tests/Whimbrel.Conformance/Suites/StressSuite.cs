@@ -27,14 +27,14 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         RecordingServer server = rig.Serve(static s => s.AtConnected = static self => self.Send("welcome"u8));
         for (int i = 0; i < 60; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             if (i % 3 == 0) peer.Reset();
             else if (i % 3 == 1) peer.Close();
-            else peer.FinishSending();
+            else peer.ShutdownSend();
         }
 
         rig.Until(() => server.Made.Count(static s => s.IsOver) >= server.Made.Count && server.AcceptedCount >= 40, "the gone peers to be noticed");
-        Peer last = rig.Dial(server.EndPoint!);
+        Peer last = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("welcome", last.ReadText(7));
         Assert.All(server.Made.Where(static s => s.IsOver), static s => s.CheckLife());
     });
@@ -50,7 +50,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         byte[] message = Pattern(3000);
         for (int wave = 0; wave < waves; wave++)
         {
-            Peer[] peers = [.. Enumerable.Range(0, Wave).Select(_ => rig.Dial(server.EndPoint!))];
+            Peer[] peers = [.. Enumerable.Range(0, Wave).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write(message);
             foreach (Peer peer in peers) Assert.True(peer.Read(message.Length).AsSpan().SequenceEqual(message));
             Assert.Equal(Wave, server.SessionCount);
@@ -81,7 +81,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             return session;
         }));
         rig.Await(server.StartAsync());
-        Peer[] peers = [.. Enumerable.Range(0, 6).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] peers = [.. Enumerable.Range(0, 6).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         rig.Until(() => server.Sessions.Count == 6, "all to be members");
         SessionGroup[] groups = [.. rig.Engine.Loops.Select(static l => new SessionGroup($"on {l.Index}"))];
         foreach (EchoSession session in made) groups[session.Loop.Index].Join(session);
@@ -128,7 +128,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
         rig.Await(server.StartAsync());
         byte[] piece = Pattern(64 * 1024);
-        Peer[] dead = [.. Enumerable.Range(0, 64).Select(_ => rig.Dial(server.EndPoint!))];
+        Peer[] dead = [.. Enumerable.Range(0, 64).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         foreach (Peer peer in dead)
         {
             while (peer.TryWrite(piece) > 0)
@@ -136,7 +136,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             }
         }
 
-        Peer alive = rig.Dial(server.EndPoint!);
+        Peer alive = rig.ConnectPeer(server.EndPoint!);
         byte[] message = Pattern(1000, 3);
         for (int i = 0; i < 100; i++)
         {
@@ -154,7 +154,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         {
             Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
             rig.Await(server.StartAsync());
-            Peer flooding = rig.Dial(server.EndPoint!);
+            Peer flooding = rig.ConnectPeer(server.EndPoint!);
             byte[] piece = Pattern(256 * 1024);
             byte[] buffer = new byte[256 * 1024];
             bool stop = false;
@@ -166,7 +166,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
                 if (got > 0) Volatile.Write(ref echoed, echoed + got);
                 return Volatile.Read(ref stop);
             });
-            Peer other = rig.Dial(server.EndPoint!);
+            Peer other = rig.ConnectPeer(server.EndPoint!);
             List<double> times = [];
             for (int i = 0; i < 150; i++)
             {
@@ -191,7 +191,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
         rig.Await(server.StartAsync());
         Random random = new(5);
-        var streams = Enumerable.Range(0, 16).Select(i => (Peer: rig.Dial(server.EndPoint!), Data: Pattern(total, i), At: new int[2])).ToArray();
+        var streams = Enumerable.Range(0, 16).Select(i => (Peer: rig.ConnectPeer(server.EndPoint!), Data: Pattern(total, i), At: new int[2])).ToArray();
         byte[] buffer = new byte[100_000];
         rig.Until(
             () =>
@@ -222,7 +222,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         for (int i = 0; i < 10; i++)
         {
             RecordingServer server = rig.Serve();
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             rig.OnLoop(session, session.PauseReceiving);
             if (i % 2 == 0) peer.Reset();
@@ -238,7 +238,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
         List<Peer> peers = [];
-        for (int i = 0; i < 10; i++) peers.Add(rig.Dial(server.EndPoint!));
+        for (int i = 0; i < 10; i++) peers.Add(rig.ConnectPeer(server.EndPoint!));
         // These are taken for certain; of the next ones some may be cut off.
         rig.Until(() => server.Sessions.Count == 10, "ten sessions");
         ValueTask stopping = default;
@@ -247,7 +247,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             if (i == 10) stopping = server.StopAcceptingAsync();
             try
             {
-                rig.Dial(server.EndPoint!);
+                rig.ConnectPeer(server.EndPoint!);
             }
             catch (Exception e) when (e is SocketException or IOException or InvalidOperationException)
             {
@@ -290,7 +290,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         // Before it listens: io_uring goes by the limit that was there when its accept began.
         using DescriptorLimit limit = new();
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
-        Peer open = rig.Dial(server.EndPoint!);
+        Peer open = rig.ConnectPeer(server.EndPoint!);
         Echo(open);
         bool isUnix = rig.IsUnix;
         Socket[] waiting = [.. Enumerable.Range(0, 40).Select(_ => new Socket(isUnix ? AddressFamily.Unix : AddressFamily.InterNetwork, SocketType.Stream, isUnix ? ProtocolType.Unspecified : ProtocolType.Tcp))];
@@ -299,7 +299,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         {
             long start = System.Diagnostics.Stopwatch.GetTimestamp();
             int dialled = 0;
-            Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.DescriptorLimit), "the notice");
+            Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), "the notice");
             Echo(open);
             // The first is no art: the next needs what the first gave up to have come back.
             Until(() => rig.Engine.Loops.Sum(static l => l.Counters.AcceptsShed) >= 3, "three connections to be shed, one after the other");
@@ -320,10 +320,10 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         foreach (Socket socket in waiting) socket.Dispose();
         // Theirs were counted, and are closed: nothing may have taken their place.
         rig.Until(() => OpenDescriptors() <= descriptors - waiting.Length, "every descriptor to be given back");
-        Peer after = rig.Dial(server.EndPoint!);
+        Peer after = rig.ConnectPeer(server.EndPoint!);
         Echo(after);
         Echo(open);
-        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.DescriptorLimit);
+        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.DescriptorLimit);
         Assert.StartsWith("Cannot accept: ", notice.Message, StringComparison.Ordinal);
 
         static int OpenDescriptors() => Directory.GetFileSystemEntries("/proc/self/fd").Length;
@@ -349,7 +349,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         using PosixSignalRegistration registration = PosixSignalRegistration.Create(PosixSignal.SIGWINCH, static context => context.Cancel = true);
         Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         int[] threads = [.. Directory.GetDirectories("/proc/self/task").Where(static t => File.ReadAllText(Path.Combine(t, "comm")).StartsWith("conformance", StringComparison.Ordinal)).Select(static t => int.Parse(Path.GetFileName(t), System.Globalization.CultureInfo.InvariantCulture))];
         Assert.NotEmpty(threads);
         byte[] message = Pattern(20_000);
@@ -372,7 +372,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             s.AtReceived = (self, _) => Act(self);
             s.AtTimer = (self, _) => Act(self);
             s.AtDisconnected = (self, _) => Act(self);
-            s.AtPeerFinished = self =>
+            s.AtEndOfStream = self =>
             {
                 Act(self);
                 self.Close();
@@ -381,7 +381,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         List<Peer> peers = [];
         for (int i = 0; i < count; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             peers.Add(peer);
             Try(() => peer.TryWrite("hello"u8));
             for (int t = 0; t < 2; t++)
@@ -425,7 +425,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
                     session.Abort();
                     break;
                 case 2:
-                    session.FinishSending();
+                    session.ShutdownSend();
                     break;
                 case 3:
                     session.PauseReceiving();

@@ -13,7 +13,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
 
     private static void Echo(Rig rig, EndPoint endPoint)
     {
-        Peer peer = rig.Dial(endPoint);
+        Peer peer = rig.ConnectPeer(endPoint);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadText(5));
     }
@@ -131,7 +131,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
         EndPoint address = server.EndPoint!;
         // This side closes first, so that the port has a connection in TIME_WAIT.
-        Peer peer = rig.Dial(address);
+        Peer peer = rig.ConnectPeer(address);
         peer.ReadToEnd();
         peer.Close();
         server.Session().End();
@@ -146,7 +146,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
         Assert.SkipUnless(OperatingSystem.IsLinux(), "SO_REUSEPORT spreads connections on Linux only.");
         RecordingServer one = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReusePort = true });
         RecordingServer two = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = one.EndPoint, ReusePort = true });
-        for (int i = 0; i < 20; i++) rig.Dial(one.EndPoint!);
+        for (int i = 0; i < 20; i++) rig.ConnectPeer(one.EndPoint!);
         rig.Until(() => one.AcceptedCount + two.AcceptedCount == 20, "all to be accepted by one of the two");
     });
 

@@ -37,7 +37,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
                 s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow;
             },
             receive: s_limit);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(s_limit / 2);
         peer.Write("still here");
@@ -78,7 +78,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             if (i > 0) peer.Close();
             Volatile.Write(ref pausedMs, -1);
             beganMs = rig.Engine.NowMs;
-            peer = rig.Dial(server.EndPoint!);
+            peer = rig.ConnectPeer(server.EndPoint!);
             session = server.Connected(i);
             rig.Until(() => Volatile.Read(ref pausedMs) >= 0, "the session to pause");
         }
@@ -96,9 +96,9 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     [Fact, Contract(11, 19)]
     public void A_peer_that_has_finished_is_not_silent() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, static s => s.AtPeerFinished = static _ => { }, receive: s_limit);
-        Peer peer = rig.Dial(server.EndPoint!);
-        peer.FinishSending();
+        RecordingServer server = Serve(rig, static s => s.AtEndOfStream = static _ => { }, receive: s_limit);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        peer.ShutdownSend();
         RecordingSession session = server.Session();
         session.Until("peer finished");
         rig.Pass(s_limit * 2);
@@ -114,7 +114,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     public void A_peer_that_takes_nothing_is_reset_by_the_send_limit() => Run(rig =>
     {
         RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[16 * 1024 * 1024]), send: s_limit);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(s_limit * 2);
         // Having nothing to read is no violation.
@@ -139,7 +139,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     /// read long before.</summary>
     private static bool TryTakeSlowly(Rig rig, RecordingServer server, int length, int index)
     {
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Connected(index);
         session.UntilReceived(1);
@@ -181,7 +181,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             },
             receive: s_limit,
             send: s_limit);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(s_limit * 2);
         Assert.True(session.IsConnected);
@@ -209,7 +209,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
                 if (++told == 3) x.CallTimedOut(reason);
             },
             receive: s_limit);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("???", peer.ReadTextToEnd());
         peer.Close();
         RecordingSession session = server.Session();
@@ -232,7 +232,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             };
             s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow;
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
         RecordingSession session = server.Session();
@@ -255,7 +255,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
                 x.CallTimedOut(reason);
             };
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("408 ", peer.ReadTextToEnd());
         peer.Close();
         Assert.Equal(CloseCause.PhaseTimeout, server.Session().End());
@@ -292,7 +292,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     /// passed between two of them because nothing ran.</summary>
     private static Peer? SixMessages(Rig rig, RecordingServer server)
     {
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] answer = new byte[1];
         long beganMs = rig.Engine.NowMs;
         try
@@ -331,7 +331,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             };
             s.AtReceived = static (x, _) => x.CallBeginPhase(s_head);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("1", peer.ReadText(1));
         rig.Pass(s_limit * 2);
         Assert.Equal(1, Volatile.Read(ref told));
@@ -354,7 +354,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             };
             s.AtTimeout = static (x, reason) => x.CallTimedOut(reason);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
         RecordingSession session = server.Session();
@@ -378,7 +378,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
                 };
             },
             receive: s_limit * 3);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         next.Until("connected");
         rig.Pass(s_limit * 2);
         Assert.True(next.IsConnected);
@@ -402,7 +402,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
                 s.AtReceived = (x, _) => x.CallHandOver(next);
             },
             receive: s_limit);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Pass(s_limit * 2);
         peer.Write("x");
@@ -419,7 +419,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             s.AtConnected = static x => x.CallBeginPhase(s_head);
             s.AtTimeout = static (_, _) => throw new InvalidDataException("no");
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Session();
         Assert.Equal(CloseCause.UserException, session.End());
         Assert.Equal("connecting, connected, timeout PhaseTimeout, error InvalidDataException, disconnected UserException", session.Life);
@@ -439,10 +439,10 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
                 x.CallBeginPhase(s_head);
                 x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
             };
-            s.AtHandshaked = static (_, _) => { };
+            s.AtTlsHandshakeCompleted = static (_, _) => { };
             s.AtTimeout = static (x, reason) => x.CallTimedOut(reason);
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         Assert.Equal("go ahead", raw.ReadText(8));
         rig.Pass(s_limit * 2);
@@ -460,9 +460,9 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     {
         SessionPhase body = new("the request body", s_limit * 2, leastBytesPerSecond: 100);
         RecordingServer server = Serve(rig, s => s.AtConnected = x => x.CallBeginPhase(body));
-        Peer honest = rig.Dial(server.EndPoint!);
+        Peer honest = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
-        Peer drips = rig.Dial(server.EndPoint!);
+        Peer drips = rig.ConnectPeer(server.EndPoint!);
         server.Connected(1);
         // It is disconnected after eight; on a busy machine the loop, or the pool, may be late.
         for (int i = 0; i < 12 || (i < 200 && server.Session(1).IsConnected); i++)
@@ -490,11 +490,11 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             {
                 if (++made == 1) s.AtConnected = static x => x.CallBeginPhase(s_head);
             });
-            Peer first = rig.Dial(server.EndPoint!);
+            Peer first = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
             first.Close();
             server.Session().End();
-            Peer second = rig.Dial(server.EndPoint!);
+            Peer second = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             rig.Pass(s_limit * 2);
             Assert.True(session.IsConnected);
@@ -515,7 +515,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
                 x.Send("done"u8);
             },
             receive: s_limit);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("done", peer.ReadTextToEnd());
         peer.Close();
@@ -538,7 +538,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             };
             s.AtTimeout = (_, _) => Interlocked.Increment(ref told);
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("done", peer.ReadText(4));
         RecordingSession session = server.Session();

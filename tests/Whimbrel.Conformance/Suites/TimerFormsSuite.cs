@@ -471,7 +471,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     public void A_sessions_timer_may_be_started_again_and_ends_permanently_with_the_session() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         LoopTimer? timer = null;
         rig.OnLoop(session, () => timer = session.CallStartTimer(Ms(1)));
@@ -490,7 +490,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         peer.Close();
 
         // The connection object is reused; the old timer must not reach its next tenant.
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession next = server.Connected(1);
         timer.Start(Ms(1), Ms(1));
         timer.Restart();
@@ -511,7 +511,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         Assert.True(Await(rig, StartElsewhere(rig, () => timer.WaitAsync())));
         timer.Start(s_long);
         timer.Cancel();
-        rig.Until(() => rig.Notices.Count(static n => n.Kind == NoticeKind.UserException) == 2, "both notices");
+        rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2, "both notices");
         Assert.Contains(rig.Notices, static n => n.Message.Contains("at the cancel", StringComparison.Ordinal));
         rig.OnLoop(loop, static () => { });
     });

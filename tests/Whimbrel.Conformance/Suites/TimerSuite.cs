@@ -101,7 +101,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         {
             if (self.Count("timer") == 5) timer.Cancel();
         });
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         LoopTimer? timer = null;
         rig.OnLoop(session, () => timer = session.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(2)));
@@ -168,7 +168,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
         Loop loop = rig.Engine.GetLoop(0);
-        Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+        Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
         int fired = 0;
         bool stop = false;
         Action<object?>? again = null;
@@ -195,7 +195,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     public void The_timers_of_a_session_end_with_it(string how) => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         LoopTimer? timer = null;
         rig.OnLoop(session, () =>
@@ -259,13 +259,13 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     {
         rig.Expect("a timer threw");
         RecordingServer server = rig.Serve(static s => s.AtTimer = static (_, _) => throw new InvalidOperationException("on purpose"));
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         bool after = false;
         session.Loop.StartTimer(TimeSpan.Zero, static _ => throw new InvalidOperationException("on purpose"));
         session.Loop.StartTimer(TimeSpan.FromMilliseconds(1), _ => Volatile.Write(ref after, true));
         rig.Until(() => Volatile.Read(ref after), "the next timer");
-        Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("on purpose", StringComparison.Ordinal));
+        Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("on purpose", StringComparison.Ordinal));
         Assert.True(session.IsConnected);
         rig.OnLoop(session, () => session.CallStartTimer(TimeSpan.Zero));
         Assert.Equal(CloseCause.UserException, session.End());

@@ -16,7 +16,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
     private static RecordingServer Serve(Rig rig, TlsOptions? tls = null, Action<RecordingSession>? setUp = null) => rig.Serve(setUp, Options(rig, tls ?? TestCertificates.ServerOptions));
 
-    private static TlsPeer Dial(Rig rig, Server server, TlsOptions? tls = null, string host = "chat.test") => rig.Secure(rig.Dial(server.EndPoint!), isAccepted: false, tls ?? Client, host);
+    private static TlsPeer ConnectPeer(Rig rig, Server server, TlsOptions? tls = null, string host = "chat.test") => rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, tls ?? Client, host);
 
     private static TlsOptions With(X509Certificate2 certificate, X509Certificate2Collection? chain = null) => new() { Certificate = TlsCertificate.From(certificate, chain) };
 
@@ -50,9 +50,9 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         RecordingServer server = Serve(rig, setUp: static s =>
         {
             Echo(s);
-            s.AtHandshaked = static (_, _) => { };
+            s.AtTlsHandshakeCompleted = static (_, _) => { };
         });
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadText(5));
         RecordingSession session = server.Connected();
@@ -64,7 +64,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.Equal(0, session.BytesPending);
         ServerCounters counters = server.ReadCounters();
         Assert.Equal((1L, 0L, 0), (counters.TlsHandshakes, counters.TlsFailed, counters.TlsShaking));
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, session.End());
         Assert.Empty(peer.ReadToEnd());
     });
@@ -87,8 +87,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_session_that_closes_in_OnHandshaked_was_never_connected() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, setUp: static s => s.AtHandshaked = static (x, _) => x.Close());
-        TlsPeer peer = Dial(rig, server);
+        RecordingServer server = Serve(rig, setUp: static s => s.AtTlsHandshakeCompleted = static (x, _) => x.Close());
+        TlsPeer peer = ConnectPeer(rig, server);
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
         Assert.Equal("connecting, handshaked, connect failed LocalClose", server.Session().Life);
         peer.Close();
@@ -97,13 +97,13 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Theory, Contract(5, 7)]
     [InlineData(false)]
     [InlineData(true)]
-    public void Data_sent_in_OnHandshaked_is_sent_encrypted_before_the_data_of_OnConnected(bool isDialled) => Run(rig =>
+    public void Data_sent_in_OnHandshaked_is_sent_encrypted_before_the_data_of_OnConnected(bool isOutgoing) => Run(rig =>
     {
         byte[] large = Pattern(100_000);
         List<SendResult> results = [];
-        Peer peer = Meet(rig, isDialled, s =>
+        Peer peer = Meet(rig, isOutgoing, s =>
         {
-            s.AtHandshaked = (x, _) =>
+            s.AtTlsHandshakeCompleted = (x, _) =>
             {
                 results.Add(x.Send("span "u8));
                 results.Add(x.Send("two "u8, "pieces "u8));
@@ -135,10 +135,10 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Theory, Contract(1, 12)]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_close_in_OnHandshaked_sends_what_was_sent_before_it(bool isDialled) => Run(rig =>
+    public void A_close_in_OnHandshaked_sends_what_was_sent_before_it(bool isOutgoing) => Run(rig =>
     {
         byte[] data = Pattern(100_000);
-        Peer peer = Meet(rig, isDialled, s => s.AtHandshaked = (x, _) =>
+        Peer peer = Meet(rig, isOutgoing, s => s.AtTlsHandshakeCompleted = (x, _) =>
         {
             x.Send(data);
             x.Close();
@@ -155,7 +155,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(10, 12)]
     public void Abort_pause_half_close_and_timers_work_in_OnHandshaked() => Run(rig =>
     {
-        Peer aborted = Meet(rig, isDialled: false, static s => s.AtHandshaked = static (x, _) =>
+        Peer aborted = Meet(rig, isOutgoing: false, static s => s.AtTlsHandshakeCompleted = static (x, _) =>
         {
             x.Send("lost"u8);
             x.Abort();
@@ -164,7 +164,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.Equal("connecting, handshaked, connect failed LocalAbort", Nth(rig, 0).Life);
         aborted.Close();
 
-        Peer paused = Meet(rig, isDialled: false, static s => s.AtHandshaked = static (x, _) => x.PauseReceiving());
+        Peer paused = Meet(rig, isOutgoing: false, static s => s.AtTlsHandshakeCompleted = static (x, _) => x.PauseReceiving());
         paused.Write("held");
         RecordingSession session = Nth(rig, 1);
         session.Until("connected");
@@ -175,10 +175,10 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         paused.Close();
         session.End();
 
-        Peer half = Meet(rig, isDialled: false, static s => s.AtHandshaked = static (x, _) =>
+        Peer half = Meet(rig, isOutgoing: false, static s => s.AtTlsHandshakeCompleted = static (x, _) =>
         {
             x.Send("all"u8);
-            x.FinishSending();
+            x.ShutdownSend();
         });
         Assert.Equal("all", half.ReadTextToEnd());
         session = Nth(rig, 2);
@@ -188,10 +188,10 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         session.End();
 
         // A timer due before the handshake completed is called after OnConnected, and not lost.
-        Peer timed = Meet(rig, isDialled: false, static s =>
+        Peer timed = Meet(rig, isOutgoing: false, static s =>
         {
             s.AtConnecting = static x => x.CallStartTimer(TimeSpan.Zero);
-            s.AtHandshaked = static (x, _) => x.CallStartTimer(TimeSpan.Zero);
+            s.AtTlsHandshakeCompleted = static (x, _) => x.CallStartTimer(TimeSpan.Zero);
         });
         session = Nth(rig, 3);
         rig.Until(() => session.Count("timer") == 2, "both timers");
@@ -207,9 +207,9 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     }
 
     /// <summary>One session with TLS from the start, accepted or of a client, and its peer.</summary>
-    private static TlsPeer Meet(Rig rig, bool isDialled, Action<RecordingSession> setUp)
+    private static TlsPeer Meet(Rig rig, bool isOutgoing, Action<RecordingSession> setUp)
     {
-        if (!isDialled) return Dial(rig, Serve(rig, setUp: setUp));
+        if (!isOutgoing) return ConnectPeer(rig, Serve(rig, setUp: setUp));
         PeerListener listener = rig.Listen();
         Task connecting = rig.MakeClient(To(rig, listener.EndPoint), setUp).ConnectAsync().AsTask();
         _ = connecting.ContinueWith(static t => t.Exception, TaskScheduler.Default);
@@ -227,7 +227,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_pause_before_the_handshake_holds_the_bytes_and_not_the_handshake() => Run(rig =>
     {
         RecordingServer server = Serve(rig, setUp: static s => s.AtConnecting = static x => x.PauseReceiving());
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("held");
         RecordingSession session = server.Connected();
         rig.Settle();
@@ -242,7 +242,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_handshake_byte_by_byte_succeeds() => Run(rig =>
     {
         RecordingServer server = Serve(rig, setUp: Echo);
-        TlsPeer peer = rig.Secure(new DripPeer(rig, rig.Dial(server.EndPoint!)), isAccepted: false, Client);
+        TlsPeer peer = rig.Secure(new DripPeer(rig, rig.ConnectPeer(server.EndPoint!)), isAccepted: false, Client);
         peer.Write("slow");
         Assert.Equal("slow", peer.ReadText(4));
         peer.Close();
@@ -257,7 +257,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), HandshakeTimeout = TimeSpan.FromMilliseconds(200) };
         RecordingServer server = Serve(rig, tls);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] hello = [0x16, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3, .. new byte[200]];
         if (bytes > 0) peer.Write(hello[..bytes]);
         rig.Until(() => server.Made.Count == 1, "the session");
@@ -274,16 +274,16 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), MaxHandshakes = 2 };
             RecordingServer server = Serve(rig, tls);
             byte[] hello = HelloOf(Client);
-            Peer[] stalled = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+            Peer[] stalled = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
             foreach (Peer peer in stalled) peer.Write(hello);
             rig.Until(() => server.ReadCounters() is { TlsShaking: 2, TlsSilent: 0 }, "two handshakes to run");
             // With thread-pool scheduling a session is created shortly after its handshake is counted.
             server.Session(1);
-            rig.Dial(server.EndPoint!).Write(hello);
+            rig.ConnectPeer(server.EndPoint!).Write(hello);
             Failed(server.Session(2), TlsFailure.TooMany);
             foreach (Peer peer in stalled) peer.Close();
             rig.Until(() => server.ReadCounters().TlsShaking == 0, "the handshakes to end");
-            TlsPeer good = Dial(rig, server);
+            TlsPeer good = ConnectPeer(rig, server);
             server.Connected(3);
             good.Close();
         },
@@ -299,7 +299,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Peer[] silent = new Peer[4];
             for (int i = 0; i < silent.Length; i++)
             {
-                silent[i] = rig.Dial(server.EndPoint!);
+                silent[i] = rig.ConnectPeer(server.EndPoint!);
                 // With thread-pool scheduling two concurrent connections may begin in either order.
                 rig.Until(() => server.ReadCounters().TlsSilent == i + 1, "the next silent connection");
             }
@@ -315,14 +315,14 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             for (int i = 0; i < 3; i++)
             {
                 // Each is silent for a moment itself, and evicts another one.
-                TlsPeer honest = Dial(rig, server);
+                TlsPeer honest = ConnectPeer(rig, server);
                 honest.Write("hello");
                 Assert.Equal("hello", honest.ReadText(5));
                 Assert.Contains("4 connections without a ClientHello wait already", Failed(server.Session(i), TlsFailure.TooMany).Message, StringComparison.Ordinal);
                 honest.Close();
                 server.Session(4 + (2 * i)).End();
                 rig.Until(() => server.ReadCounters().TlsSilent == 3, "the honest one to be silent no more");
-                rig.Dial(server.EndPoint!);
+                rig.ConnectPeer(server.EndPoint!);
                 rig.Until(() => server.ReadCounters().TlsSilent == 4, "another silent one");
             }
 
@@ -344,9 +344,9 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             for (int tick = 0; tick < 60; tick++)
             {
                 // Twelve seconds: the first ones reach their deadline meanwhile.
-                for (int i = 0; i < 20; i++) silent.Add(rig.Dial(server.EndPoint!));
+                for (int i = 0; i < 20; i++) silent.Add(rig.ConnectPeer(server.EndPoint!));
                 made += 20;
-                TlsPeer honest = Dial(rig, server);
+                TlsPeer honest = ConnectPeer(rig, server);
                 honest.Write("hello");
                 Assert.Equal("hello", honest.ReadText(5));
                 server.Session(made++).Close();
@@ -379,7 +379,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         // The data queued first fills everything that the kernel and the peer accept.
         ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = openSsl, SendLimitBytes = 64 << 20, BackPressure = false };
         RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send(new byte[32 << 20]), options);
-        TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
         RecordingSession session = server.Connected();
         rig.Until(() => peer.IsReady, "the peer to be ready");
         for (long taken = -1; taken != session.BytesSent; rig.Settle()) taken = session.BytesSent;
@@ -404,7 +404,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         RecordingServer server = Serve(rig, setUp: Echo);
-        TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
         rig.Until(() => peer.IsReady, "the handshake");
         for (int i = 0; i < 300; i++)
         {
@@ -428,8 +428,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         foreach (TlsProvider provider in (TlsProvider[])[TlsProvider.OpenSsl, TlsProvider.Portable])
         {
-            RecordingServer server = Serve(rig, new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = provider }, static s => s.AtConnected = static x => x.FinishSending());
-            TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+            RecordingServer server = Serve(rig, new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = provider }, static s => s.AtConnected = static x => x.ShutdownSend());
+            TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
             Assert.Empty(peer.ReadToEnd());
             RecordingSession session = server.Session();
             // A response would follow the FIN, and the connection would break.
@@ -441,7 +441,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             }
 
             Assert.True(session.IsConnected);
-            peer.FinishSending();
+            peer.ShutdownSend();
             Assert.Equal(CloseCause.LocalClose, session.End());
             Assert.Equal("xxx", session.ReceivedText);
         }
@@ -450,8 +450,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Output_of_a_TLS_layer_after_our_end_is_dropped() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, FakeTlsProfile.Server, static s => s.AtConnected = static x => x.FinishSending());
-        TlsPeer peer = Dial(rig, server, FakeTlsProfile.Client);
+        RecordingServer server = Serve(rig, FakeTlsProfile.Server, static s => s.AtConnected = static x => x.ShutdownSend());
+        TlsPeer peer = ConnectPeer(rig, server, FakeTlsProfile.Client);
         Assert.Empty(peer.ReadToEnd());
         RecordingSession session = server.Session();
         for (int i = 1; i <= 3; i++)
@@ -463,7 +463,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         }
 
         Assert.True(session.IsConnected);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.LocalClose, session.End());
     });
 
@@ -471,9 +471,9 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_peer_that_disconnects_during_the_handshake_is_reported_as_such() => Run(rig =>
     {
         RecordingServer server = Serve(rig);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write([0x16, 3, 1, 2, 0, 1, 0]);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Failed(server.Session(), TlsFailure.PeerLeft);
         Assert.Equal(CloseInitiator.Peer, server.Session().Reason.Initiator);
     });
@@ -482,7 +482,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void Stopping_the_server_ends_handshakes_as_well() => Run(rig =>
     {
         RecordingServer server = Serve(rig);
-        rig.Dial(server.EndPoint!);
+        rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => server.ReadCounters().TlsShaking == 1, "the handshake to run");
         rig.Await(server.StopAsync(TimeSpan.FromMilliseconds(50)));
         Assert.Equal(CloseCause.ServerStopped, server.Session().End());
@@ -504,7 +504,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         TlsOptions own = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Client) };
         for (int i = 0; i < 3; i++)
         {
-            TlsPeer peer = Dial(rig, server, own);
+            TlsPeer peer = ConnectPeer(rig, server, own);
             peer.Write("long");
             Assert.Equal("long", peer.ReadText(4));
             Assert.Equal(asksClients ? "CN=a client" : null, server.Connected(i).Tls!.PeerCertificate?.Subject);
@@ -513,7 +513,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         }
 
         // A connection that ends while the pool uses its layer.
-        Peer gone = rig.Dial(server.EndPoint!);
+        Peer gone = rig.ConnectPeer(server.EndPoint!);
         TlsPeer leaves = rig.Secure(gone, isAccepted: false, own);
         leaves.Close();
         server.Session(3).End();
@@ -525,7 +525,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void Plain_HTTP_on_the_TLS_port_gets_an_answer_in_plain_HTTP() => Run(rig =>
     {
         RecordingServer server = Serve(rig);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("GET / HTTP/1.1\r\nHost: chat.test\r\n\r\n");
         string answer = peer.ReadTextToEnd();
         Assert.StartsWith("HTTP/1.1 400", answer, StringComparison.Ordinal);
@@ -534,21 +534,21 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.Equal(int.Parse(length, System.Globalization.CultureInfo.InvariantCulture), answer.Split("\r\n\r\n")[1].Length);
         peer.Close();
         Assert.Contains("client speaks plain HTTP on a TLS port", Failed(server.Session(), TlsFailure.NotTls).Message, StringComparison.Ordinal);
-        Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.TlsHandshake && n.Page == "tls-handshake.md");
+        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.TlsHandshake && n.Page == "tls-handshake.md");
     });
 
     [Fact]
     public void Garbage_is_refused_with_an_alert_and_counted() => Run(rig =>
     {
         RecordingServer server = Serve(rig);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write([0x80, 0x2e, 1, 0, 2, 0, 0x15]);
         Assert.Equal([0x15, 3, 3, 0, 2, 2, 70], peer.ReadToEnd());
         peer.Close();
         Assert.Contains("it begins with 0x802E0100", Failed(server.Session(), TlsFailure.NotTls).Message, StringComparison.Ordinal);
-        Peer inside = rig.Dial(server.EndPoint!);
+        Peer inside = rig.ConnectPeer(server.EndPoint!);
         inside.Write([0x16, 3, 1, 0, 6, 1, 0, 0, 2, 9, 9]);
-        inside.FinishSending();
+        inside.ShutdownSend();
         Assert.Equal(CloseCause.TlsHandshake, server.Session(1).End());
         inside.Close();
         Assert.Equal(2, server.ReadCounters().TlsFailed);
@@ -563,16 +563,16 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Protocols = SslProtocols.Tls13,
             ApplicationProtocols = ["chat/1"],
             Names = new Dictionary<string, TlsOptions> { ["chat.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls13, ApplicationProtocols = ["chat/1"] } },
-            UnknownName = TlsUnknownName.Refuse,
+            UnknownName = TlsUnknownServerName.Refuse,
         };
         RecordingServer server = Serve(rig, tls);
-        TlsPeer peer = Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 });
+        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 });
         Assert.Contains("client offers only TLS 1.0, 1.1, 1.2; server allows TLS 1.3", Refused(rig, server, 0, peer, TlsFailure.NoCommonVersion).Message, StringComparison.Ordinal);
-        peer = Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["mail/1"] });
+        peer = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["mail/1"] });
         Assert.Contains("client offers the application protocols mail/1; server has chat/1", Refused(rig, server, 1, peer, TlsFailure.NoCommonApplicationProtocol).Message, StringComparison.Ordinal);
-        peer = Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots }, "else.test");
+        peer = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots }, "else.test");
         Assert.Contains("client asks for 'else.test', which this server does not serve", Refused(rig, server, 2, peer, TlsFailure.UnknownName).Message, StringComparison.Ordinal);
-        TlsPeer good = Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["chat/2", "chat/1"] });
+        TlsPeer good = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["chat/2", "chat/1"] });
         Assert.Equal("chat/1", server.Connected(3).Tls!.ApplicationProtocol);
         good.Close();
     });
@@ -609,9 +609,9 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
         RecordingServer server = Serve(rig, tls);
         TlsOptions Own(X509Certificate2? own) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = own is null ? null : TlsCertificate.From(own) };
-        TlsPeer peer = Dial(rig, server, Own(null));
+        TlsPeer peer = ConnectPeer(rig, server, Own(null));
         Assert.Contains("the client gave no certificate", Refused(rig, server, 0, peer, TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
-        peer = Dial(rig, server, Own(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)));
+        peer = ConnectPeer(rig, server, Own(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)));
         Assert.Contains("not among the trusted roots", Refused(rig, server, 1, peer, TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
         Assert.Equal(2, server.ReadCounters().TlsFailed);
     });
@@ -642,8 +642,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_end_without_close_notify_is_no_proper_end() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, setUp: static s => s.AtPeerFinished = static _ => { });
-        TlsPeer peer = Dial(rig, server);
+        RecordingServer server = Serve(rig, setUp: static s => s.AtEndOfStream = static _ => { });
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("all of it?");
         peer.Cut();
         RecordingSession session = server.Connected();
@@ -656,8 +656,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Data_after_close_notify_is_ignored() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, setUp: static s => s.AtPeerFinished = static _ => { });
-        TlsPeer peer = Dial(rig, server);
+        RecordingServer server = Serve(rig, setUp: static s => s.AtEndOfStream = static _ => { });
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("last");
         RecordingSession session = server.Connected();
         session.UntilReceived(4);
@@ -683,7 +683,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_record_that_was_changed_ends_the_connection_and_nothing_of_it_is_delivered() => Run(rig =>
     {
         RecordingServer server = Serve(rig);
-        TlsPeer peer = Dial(rig, server);
+        TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("good");
         RecordingSession session = server.Connected();
         session.UntilReceived(4);
@@ -705,7 +705,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         TlsCertificate fromFiles = TlsCertificate.FromPemFile(chain, key);
         fromFiles.LookEveryMs = 20;
         RecordingServer server = Serve(rig, new TlsOptions { Certificate = fromFiles }, Echo);
-        TlsPeer old = Dial(rig, server);
+        TlsPeer old = ConnectPeer(rig, server);
         rig.Until(() => old.IsReady, "the first handshake");
         Assert.Equal("CN=first", old.Info!.PeerCertificate!.Subject);
 
@@ -716,7 +716,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             () =>
             {
                 Assert.Equal("CN=first", SubjectSeen());
-                return rig.Notices.Any(static n => n.Kind == NoticeKind.Certificate && n.Message.Contains("stays in use", StringComparison.Ordinal));
+                return rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.Certificate && n.Message.Contains("stays in use", StringComparison.Ordinal));
             },
             "the notice about the file");
 
@@ -737,7 +737,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
         string SubjectSeen()
         {
-            TlsPeer peer = Dial(rig, server);
+            TlsPeer peer = ConnectPeer(rig, server);
             rig.Until(() => peer.IsSettled, "a handshake");
             string subject = peer.Info!.PeerCertificate!.Subject;
             peer.Close();
@@ -752,8 +752,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(s =>
         {
-            s.AtHandshaked = (x, _) => x.Send("secret hello"u8);
-            s.AtUnread = (x, unread) =>
+            s.AtTlsHandshakeCompleted = (x, _) => x.Send("secret hello"u8);
+            s.AtData = (x, unread) =>
             {
                 if (x.Tls is not null) return unread.Length;
                 if (unread.Length < 8) return 0;
@@ -770,7 +770,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         peer.Write("and back");
         session.UntilReceived(16);
         Assert.Equal("connecting, connected, received 8, handshaked, received 8", session.Life);
-        peer.FinishSending();
+        peer.ShutdownSend();
         Assert.Equal(CloseCause.PeerClosed, session.End());
         Assert.Equal(8 + 29, session.BytesSent);
     });
@@ -778,7 +778,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(16)]
     public void Both_roles_upgrade_and_the_task_ends_with_what_was_agreed_on() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             if (x.Tls is not null)
             {
@@ -795,7 +795,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         RecordingSession client = rig.Connect(server.EndPoint!, s =>
         {
             s.AtConnected = static x => x.Send("STARTTLS"u8);
-            s.AtUnread = (x, unread) =>
+            s.AtData = (x, unread) =>
             {
                 if (x.Tls is not null) return unread.Length;
                 if (unread.Length < 2) return 0;
@@ -819,14 +819,14 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         foreach (bool passes in (bool[])[false, true])
         {
-            RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+            RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
             {
                 if (x.Tls is not null) return unread.Length;
                 if (unread.Length < 9) return 0;
                 x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
                 return 8;
             });
-            Peer raw = rig.Dial(server.EndPoint!);
+            Peer raw = rig.ConnectPeer(server.EndPoint!);
             if (!passes)
             {
                 raw.Write("STARTTLSinjected");
@@ -854,7 +854,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
             Assert.Throws<InvalidOperationException>(() => x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions)));
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("x");
         server.Connected().UntilReceived(1);
         raw.Write("this is not TLS");
@@ -882,7 +882,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         foreach (bool covered in (bool[])[true, false])
         {
             X509Certificate2 certificate = covered ? TestCertificates.Server : TestCertificates.Make("other", "other.test");
-            RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+            RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
             {
                 if (x.Tls is not null) return unread.Length;
                 x.Send("ok"u8);
@@ -892,7 +892,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             RecordingSession client = rig.Connect(server.EndPoint!, s =>
             {
                 s.AtConnected = static x => x.Send("STARTTLS"u8);
-                s.AtHandshaked = static (x, _) => x.Send("inside"u8);
+                s.AtTlsHandshakeCompleted = static (x, _) => x.Send("inside"u8);
                 s.AtReceived = (x, _) => x.CallUpgrade(rig.WithProvider(new TlsOptions { Roots = TestCertificates.Roots }));
             });
             if (covered)
@@ -923,7 +923,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             GoAhead(rig, x);
         }
 
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("x");
         Assert.Equal("go ahead", raw.ReadText(8));
         TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
@@ -936,7 +936,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(15, 16)]
     public void An_upgrade_and_a_hand_over_in_one_callback_both_happen() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsSuccessor = true, AtHandshaked = static (x, _) => x.Send("secret"u8) };
+        RecordingSession next = new(rig) { IsSuccessor = true, AtTlsHandshakeCompleted = static (x, _) => x.Send("secret"u8) };
         RecordingServer server = StartTls(rig, x =>
         {
             GoAhead(rig, x);
@@ -966,7 +966,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
                 SpinWait.SpinUntil(() => x.BytesReceived > 8, TimeSpan.FromSeconds(15));
                 x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
             });
-            Peer raw = rig.Dial(server.EndPoint!);
+            Peer raw = rig.ConnectPeer(server.EndPoint!);
             raw.Write("STARTTLS");
             rig.Until(() => Volatile.Read(ref inside) == 1, "the callback");
             if (!passes)
@@ -998,7 +998,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             upgraded = x.CallUpgradeAsync(rig.WithProvider(TestCertificates.ServerOptions));
         });
         Peer raw = AskForTls(rig, server);
-        raw.FinishSending();
+        raw.ShutdownSend();
         Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
         Assert.Equal(TlsFailure.PeerLeft, server.Session().Reason.TlsFailure);
         Assert.Throws<NetworkException>(() => rig.Await(upgraded));
@@ -1025,7 +1025,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             };
             s.AtDisconnecting = static (_, _) => { };
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("x");
         server.Session().Until("disconnecting");
         raw.Close();
@@ -1045,14 +1045,14 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     /// <summary>The other end of <see cref="GoAhead"/>, still in the clear.</summary>
     private static Peer AskForTls(Rig rig, RecordingServer server)
     {
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         Assert.Equal("go ahead", raw.ReadText(8));
         return raw;
     }
 
     /// <summary>A server; its sessions consume eight bytes in the clear and then run this.</summary>
-    private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtUnread = (x, unread) =>
+    private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtData = (x, unread) =>
     {
         if (x.Tls is not null) return unread.Length;
         if (unread.Length < 8) return 0;
@@ -1077,7 +1077,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             x.Close();
             Assert.Equal(SendResult.Closed, x.Send("too late"u8));
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         Assert.Equal(plain, raw.Read(plain.Length));
         if (!passes) Assert.Equal("begin", raw.ReadText(5));
@@ -1105,7 +1105,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         RecordingSession client = rig.Connect(server.EndPoint!, s =>
         {
             s.AtConnected = static x => x.Send("STARTTLS"u8);
-            s.AtUnread = (x, unread) =>
+            s.AtData = (x, unread) =>
             {
                 if (unread.Length < 2) return 0;
                 upgraded = x.CallUpgradeAsync(rig.WithProvider(Client));
@@ -1154,7 +1154,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
             x.Close();
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         Assert.Equal(plain, raw.Read(plain.Length));
         Assert.Empty(raw.ReadToEnd());
@@ -1175,13 +1175,13 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             x.Send("never"u8);
             x.Close();
         });
-        Peer raw = rig.Dial(server.EndPoint!);
+        Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("STARTTLS");
         RecordingSession session = server.Connected();
         session.UntilReceived(8);
         rig.Until(() => server.ReadCounters().TlsShaking == 1 || session.IsOver, "the handshake to run");
         if (failure == TlsFailure.NotTls) raw.Write("this is not TLS");
-        else if (failure == TlsFailure.PeerLeft) raw.FinishSending();
+        else if (failure == TlsFailure.PeerLeft) raw.ShutdownSend();
         else rig.Pass(TimeSpan.FromMilliseconds(250));
         Assert.Equal(CloseCause.TlsHandshake, session.End());
         Assert.Equal(failure, session.Reason.TlsFailure);
@@ -1196,7 +1196,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         {
             GoAhead(rig, x);
             x.Send("half"u8);
-            x.FinishSending();
+            x.ShutdownSend();
         });
         Peer raw = AskForTls(rig, server);
         TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
@@ -1206,7 +1206,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         RecordingSession session = server.Connected();
         session.UntilReceived(8 + 6);
         Assert.Equal(1, session.Handshakes);
-        peer.FinishSending();
+        peer.ShutdownSend();
         session.End();
     });
 
@@ -1254,7 +1254,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             };
             ValueTask<Session> connecting = rig.MakeClient(To(rig, secure.EndPoint!, tls)).ConnectAsync();
             rig.Until(() => Volatile.Read(ref inside) == 1, "the question about the certificate");
-            Peer other = rig.Dial(plain.EndPoint!);
+            Peer other = rig.ConnectPeer(plain.EndPoint!);
             other.Write("x");
             rig.Await(connecting).Close();
             Assert.Equal(0, onLoop);

@@ -33,7 +33,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
     {
         ArgumentNullException.ThrowIfNull(rig);
         RecordingServer server = rig.Serve(setUp, Narrow(rig, policy, limit: limit));
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         return (server.Connected(), peer);
     }
 
@@ -227,7 +227,7 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         List<(RecordingSession, Peer)> pairs = [];
         for (int i = 0; i < count; i++)
         {
-            Peer peer = rig.Dial(server.EndPoint!);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
             pairs.Add((server.Connected(i), peer));
         }
 

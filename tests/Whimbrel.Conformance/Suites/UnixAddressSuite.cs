@@ -40,7 +40,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
         EndPoint address = StalePath(rig);
         Assert.True(File.Exists(address.ToString()));
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = address });
-        rig.Dial(address).Write("x");
+        rig.ConnectPeer(address).Write("x");
         server.Session().UntilReceived(1);
     });
 
@@ -58,7 +58,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     {
         RecordingServer holder = rig.Serve();
         StartFails(rig, holder.EndPoint!);
-        rig.Dial(holder.EndPoint!).Write("x");
+        rig.ConnectPeer(holder.EndPoint!).Write("x");
         rig.Until(() => holder.Made.Any(static s => s.ReceivedCount == 1), "the holder to be served still");
     });
 
@@ -81,7 +81,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
         Assert.False(File.Exists(address.ToString()));
         rig.Await(server.StartAsync());
         Assert.Equal(address, server.EndPoint);
-        rig.Dial(address).Write("x");
+        rig.ConnectPeer(address).Write("x");
         server.Session().UntilReceived(1);
     });
 

@@ -51,8 +51,8 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
         MadeSockets made = new();
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), new IPEndPoint(IPAddress.Loopback, 0)], KeepAlive = true, UserTimeout = TimeSpan.FromSeconds(4), OnSocketCreated = made.Note });
-        foreach (EndPoint endPoint in server.EndPoints) rig.Dial(endPoint);
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), new IPEndPoint(IPAddress.Loopback, 0)], KeepAlive = true, UserTimeout = TimeSpan.FromSeconds(4), OnSocketCreated = made.Report });
+        foreach (EndPoint endPoint in server.EndPoints) rig.ConnectPeer(endPoint);
         server.Connected(1);
         Assert.Equal(2, made.Count(SocketRole.Listener));
         Assert.Equal(4000, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT, 1));
@@ -64,10 +64,10 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
         MadeSockets made = new();
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Note });
-        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Note }));
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Report });
+        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Report }));
         server.Connected();
-        Assert.Equal([SocketRole.Listener, SocketRole.Accepted, SocketRole.Dialled], made.Roles.Order());
+        Assert.Equal([SocketRole.Listener, SocketRole.Accepted, SocketRole.Connected], made.Roles.Order());
         foreach (SocketRole role in Enum.GetValues<SocketRole>()) Assert.Equal((role, 60_000, 40_000), (role, made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF), made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF)));
     });
 

@@ -34,7 +34,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
                 Assert.True(written > length, $"{written} bytes");
             },
             options);
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] expected = [(byte)'<', .. Document(text), (byte)'>', (byte)'<', .. Document(text), (byte)'>'];
         // Twice: the second document is written into blocks that the first one returned.
         peer.Write("x");
@@ -135,7 +135,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
             if (isHandOver) session.CallHandOver(next);
             else session.Abort();
         });
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession first = server.Connected();
         peer.Write("x");
         first.End();
@@ -145,7 +145,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         Assert.Equal(data, message.Written.ToArray());
         // Nothing of it was sent, and another session may send it.
         if (isHandOver) next.Until("connected");
-        Peer other = isHandOver ? peer : rig.Dial(server.EndPoint!);
+        Peer other = isHandOver ? peer : rig.ConnectPeer(server.EndPoint!);
         RecordingSession heir = next;
         if (!isHandOver) rig.Until(() => (heir = rig.Sessions[^1]) is { IsConnected: true }, "the second session");
         rig.OnLoop(heir, () => Assert.Equal(SendResult.Queued, heir.Send(message)));
@@ -186,7 +186,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
             return false;
         })));
         rig.Await(server.StartAsync());
-        Peer peer = rig.Dial(server.EndPoint!);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => Volatile.Read(ref asked) is { IsConnected: true }, "the session");
         message.Write(data);
         Assert.Equal(SendResult.Refused, asked!.Send(message));

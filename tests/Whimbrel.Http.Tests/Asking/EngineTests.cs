@@ -36,7 +36,7 @@ public sealed class EngineTests
             EngineSupport support = Engine.SupportFor(kind);
             Assert.SkipUnless(support.IsAvailable, support.Reason);
             _isTls = isTls;
-            Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnNotice = static _ => { } });
+            Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = static _ => { } });
             TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["http/1.1"] } : null;
             Server = new HttpServer(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, options);
             Server.Get("/{x}", static (request, response) => response.Text(request.Route["x"]));
@@ -97,7 +97,7 @@ public sealed class EngineTests
     [Fact]
     public async Task Where_TLS_options_name_no_application_protocol_it_is_that_of_HTTP_1_1()
     {
-        await using Engine engine = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1, OnNotice = static _ => { } });
+        await using Engine engine = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1, OnDiagnosticEvent = static _ => { } });
         TlsOptions offering = new() { Roots = TestCertificates.Roots };
         await using HttpServer server = new("https://127.0.0.1:0", tls: new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) });
         server.Get("/", static (request, response) => response.Text(request.Session.Tls!.ApplicationProtocol ?? "none"));
@@ -140,7 +140,7 @@ public sealed class EngineTests
         });
         HttpPoolCounters counters = pool.ReadCounters();
         Assert.Equal((400, 0), (counters.Requests, counters.Failures));
-        Assert.InRange(counters.Dials, 1, 8);
+        Assert.InRange(counters.Connects, 1, 8);
     }
 
     [Theory, MemberData(nameof(Engines))]
@@ -160,7 +160,7 @@ public sealed class EngineTests
             Assert.Equal(Convert.ToHexString(SHA256.HashData(body)), Encoding.ASCII.GetString(sum));
         }
 
-        Assert.Equal(1, pool.ReadCounters().Dials);
+        Assert.Equal(1, pool.ReadCounters().Connects);
         foreach (int length in (int[])[-1, Length])
         {
             HttpClientRequest echoed = new(HttpVerb.Post, site.Url + "/echo");

@@ -59,8 +59,8 @@ public sealed class PoolTests
         using HttpClientResponse first = await pool.GetAsync(script.Url).AsTask().WaitAsync(Script.Patience);
         await first.ReadBytesAsync();
         using HttpClientResponse second = await pool.GetAsync(script.Url).AsTask().WaitAsync(Script.Patience);
-        Assert.True(first.Times.Dial > TimeSpan.Zero && first.Times.Handshake == TimeSpan.Zero, $"{first.Times}");
-        Assert.Equal((TimeSpan.Zero, TimeSpan.Zero), (second.Times.Dial, second.Times.Handshake));
+        Assert.True(first.Times.Connect > TimeSpan.Zero && first.Times.Handshake == TimeSpan.Zero, $"{first.Times}");
+        Assert.Equal((TimeSpan.Zero, TimeSpan.Zero), (second.Times.Connect, second.Times.Handshake));
         foreach (HttpClientResponse answer in (HttpClientResponse[])[first, second]) Assert.InRange(answer.Times.FirstByte, pause - TimeSpan.FromMilliseconds(2), Script.Patience);
     }
 
@@ -98,7 +98,7 @@ public sealed class PoolTests
         goes.SetResult();
         Assert.Equal(["200 ok", "200 ok"], await Task.WhenAll(first, second).WaitAsync(Script.Patience));
         HttpPoolCounters counters = pool.ReadCounters();
-        Assert.Equal((2, 0), (counters.Dials, counters.Repeats));
+        Assert.Equal((2, 0), (counters.Connects, counters.Repeats));
     }
 
     [Fact]

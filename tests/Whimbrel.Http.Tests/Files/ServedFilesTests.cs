@@ -21,7 +21,7 @@ public sealed class ServedFilesTests
     /// <summary>Sends the requests unchanged, pipelined, and reads all responses.</summary>
     private static async Task<List<Answer>> AskAsync(EngineSite site, params string[] requests)
     {
-        await using Stream stream = await site.DialAsync();
+        await using Stream stream = await site.ConnectAsync();
         string all = string.Concat(requests[..^1].Select(static r => r)) + requests[^1].Replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n", StringComparison.Ordinal);
         Task sending = stream.WriteAsync(Encoding.Latin1.GetBytes(all)).AsTask();
         using MemoryStream answers = new();
@@ -290,7 +290,7 @@ public sealed class ServedFilesTests
         await using EngineSite site = new(kind, isTls, Scheduling.Inline);
         site.Server.Files("/", folder.Root);
         await site.StartAsync();
-        await using Stream stream = await site.DialAsync();
+        await using Stream stream = await site.ConnectAsync();
         await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/large")));
         byte[] buffer = new byte[64 * 1024];
         long got = await stream.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience);
@@ -335,7 +335,7 @@ public sealed class ServedFilesTests
         Noting session = new(new HttpOptions(), routes);
         await using Server server = new(new ServerOptions { Engine = site.Server.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = isTls ? TestCertificates.ServerOptions : null }, () => session);
         await server.StartAsync();
-        await using Stream stream = await EngineSite.DialAsync(server.EndPoint!, isTls);
+        await using Stream stream = await EngineSite.ConnectAsync(server.EndPoint!, isTls);
         await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/large")));
         byte[] buffer = new byte[64 * 1024];
         await stream.ReadExactlyAsync(buffer).AsTask().WaitAsync(EngineSite.Patience);

@@ -122,7 +122,7 @@ public sealed class ServerTests
         }
 
         // All requests used one connection, and no failure was counted.
-        Assert.Equal((1L, 0L, 0L), (pool.ReadCounters().Dials, pool.ReadCounters().Repeats, pool.ReadCounters().Failures));
+        Assert.Equal((1L, 0L, 0L), (pool.ReadCounters().Connects, pool.ReadCounters().Repeats, pool.ReadCounters().Failures));
         foreach ((string path, HttpClientFailure failure) in ((string, HttpClientFailure)[])[("/cut", HttpClientFailure.BodyCut), ("/nothing", HttpClientFailure.ConnectionLost)])
         {
             HttpClientException e = await Assert.ThrowsAsync<HttpClientException>(() => FetchAsync(pool, url + path));

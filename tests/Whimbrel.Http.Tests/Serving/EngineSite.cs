@@ -19,7 +19,7 @@ internal sealed class EngineSite : IAsyncDisposable
         EngineSupport support = Engine.SupportFor(kind);
         Assert.SkipUnless(support.IsAvailable, support.Reason);
         _isTls = isTls;
-        _engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, OnNotice = static _ => { } });
+        _engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, OnDiagnosticEvent = static _ => { } });
         TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["http/1.1"] } : null;
         Server = new HttpServer(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls }, options);
         SocketsHttpHandler handler = new() { MaxConnectionsPerServer = 16, UseProxy = false, Expect100ContinueTimeout = Patience };
@@ -38,9 +38,9 @@ internal sealed class EngineSite : IAsyncDisposable
         Client.BaseAddress = new Uri($"{(_isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)Server.EndPoint!).Port}");
     }
 
-    internal Task<Stream> DialAsync() => DialAsync(Server.EndPoint!, _isTls);
+    internal Task<Stream> ConnectAsync() => ConnectAsync(Server.EndPoint!, _isTls);
 
-    internal static async Task<Stream> DialAsync(EndPoint endPoint, bool isTls)
+    internal static async Task<Stream> ConnectAsync(EndPoint endPoint, bool isTls)
     {
         Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
         await socket.ConnectAsync(endPoint);

@@ -106,10 +106,10 @@ public sealed class EngineTests
     {
         EngineSupport support = Engine.SupportFor(kind);
         Assert.SkipUnless(support.IsAvailable, support.Reason);
-        await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, OnNotice = static _ => { } });
+        await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, OnDiagnosticEvent = static _ => { } });
         await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = Scheduling.ThreadPool }, static () => new Patient());
         await server.StartAsync();
-        await using Stream stream = await EngineSite.DialAsync(server.EndPoint!, isTls: false);
+        await using Stream stream = await EngineSite.ConnectAsync(server.EndPoint!, isTls: false);
         await stream.WriteAsync(Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, 50).Select(static i => Web.Get($"/{i}", i == 49 ? "Connection: close\r\n" : "")))));
         using MemoryStream answers = new();
         await stream.CopyToAsync(answers).WaitAsync(_patience);
@@ -124,7 +124,7 @@ public sealed class EngineTests
         site.Server.Get("/{x}", static (request, response) => response.Text(request.Route["x"]));
         site.Server.Get("/a/{x}", static async (request, response, _) => { string x = request.Route["x"]; await Task.Yield(); response.Text(x); });
         await site.StartAsync();
-        await using Stream stream = await site.DialAsync();
+        await using Stream stream = await site.ConnectAsync();
         byte[] requests = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, Count).Select(static i => Web.Get(i % 10 == 0 ? $"/a/{i}" : $"/{i}", i == Count - 1 ? "Connection: close\r\n" : ""))));
         Task sending = stream.WriteAsync(requests).AsTask();
         using MemoryStream answers = new();
@@ -161,7 +161,7 @@ public sealed class EngineTests
         await using EngineSite site = new(kind, isTls, scheduling, new HttpOptions { BufferedBodyLimitBytes = 1000 });
         site.Server.Post("/", static (_, response) => response.Text("taken"));
         await site.StartAsync();
-        await using Stream stream = await site.DialAsync();
+        await using Stream stream = await site.ConnectAsync();
         await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Post("/", new string('x', 20_000))));
         using MemoryStream answer = new();
         await stream.CopyToAsync(answer).WaitAsync(_patience);
@@ -182,7 +182,7 @@ public sealed class EngineTests
         await site.StartAsync();
         foreach (string path in (string[])["/", "/later"])
         {
-            await using Stream stream = await site.DialAsync();
+            await using Stream stream = await site.ConnectAsync();
             await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get(path, "Connection: close\r\n")));
             using MemoryStream answer = new();
             await stream.CopyToAsync(answer).WaitAsync(_patience);
@@ -201,7 +201,7 @@ public sealed class EngineTests
         await using EngineSite site = new(kind, isTls, scheduling, new HttpOptions { RequestLimit = 1 });
         site.Server.Get("/", static (_, response) => response.Bytes(new byte[100_000]));
         await site.StartAsync();
-        await using Stream stream = await site.DialAsync();
+        await using Stream stream = await site.ConnectAsync();
         await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/")));
         byte[] first = new byte[1];
         await stream.ReadExactlyAsync(first).AsTask().WaitAsync(_patience);
@@ -235,7 +235,7 @@ public sealed class EngineTests
         {
             foreach (string path in (string[])["kept", "read"])
             {
-                await using Stream stream = await site.DialAsync();
+                await using Stream stream = await site.ConnectAsync();
                 await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Post($"/{path}", "body", "Expect: 100-continue\r\nConnection: close\r\n")));
                 using MemoryStream answers = new();
                 await stream.CopyToAsync(answers).WaitAsync(_patience);
@@ -254,7 +254,7 @@ public sealed class EngineTests
         TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), go = new(TaskCreationOptions.RunContinuationsAsynchronously);
         site.Server.Get("/", async (_, response, _) => { begun.SetResult(); await go.Task; response.Text("late"); });
         await site.StartAsync();
-        await using Stream idle = await site.DialAsync(), asking = await site.DialAsync();
+        await using Stream idle = await site.ConnectAsync(), asking = await site.ConnectAsync();
         await asking.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/")));
         await begun.Task.WaitAsync(_patience);
         Task<StopReport> stopping = site.Server.StopAsync(_patience).AsTask();

@@ -7,7 +7,7 @@ namespace Whimbrel.Http.Tests.Serving;
 // Filters, groups and the error hook.
 public sealed class FilterTests
 {
-    private static void Note(HttpRequest request, HttpResponse response, string what) => response.Add("X-Ran", what);
+    private static void Report(HttpRequest request, HttpResponse response, string what) => response.Add("X-Ran", what);
 
     private static string[] Ran(string answer) => [.. answer.Split("\r\n").Where(static line => line.StartsWith("X-Ran: ", StringComparison.Ordinal)).Select(static line => line[7..])];
 
@@ -19,10 +19,10 @@ public sealed class FilterTests
         users.Get("/", static (request, response) => response.Text($"user {request.Route["user"]}"));
         users.Get("/posts/{post}", static async (request, response) => { await Task.CompletedTask; response.Text($"post {request.Route["user"]} {request.Route["post"]}"); });
         web.Server.Get("/open", static (_, response) => response.Text("open"));
-        users.Use(static (request, response) => Note(request, response, "users"));
-        api.Use(static async (request, response) => { await Task.CompletedTask; Note(request, response, "api 1"); });
-        api.Use(static (request, response) => Note(request, response, "api 2"));
-        web.Server.Use(static (request, response) => Note(request, response, "server"));
+        users.Use(static (request, response) => Report(request, response, "users"));
+        api.Use(static async (request, response) => { await Task.CompletedTask; Report(request, response, "api 1"); });
+        api.Use(static (request, response) => Report(request, response, "api 2"));
+        web.Server.Use(static (request, response) => Report(request, response, "server"));
         api.Get("/x", static (_, response) => response.Text("x"));
         Assert.Equal(("/api", "/api/users/{user}"), (api.Prefix, users.Prefix));
         TestPeer peer = web.Connect();
@@ -91,7 +91,7 @@ public sealed class FilterTests
         {
             if (!await verdict.Task.WaitAsync(stop)) response.Fail(403);
         });
-        web.Server.Use(static (request, response) => Note(request, response, "second"));
+        web.Server.Use(static (request, response) => Report(request, response, "second"));
         web.Server.Get("/", (request, response) =>
         {
             ranOnLoop = request.Session.Loop.IsCurrent;
@@ -215,9 +215,9 @@ public sealed class FilterTests
     {
         TaskCompletionSource later = new();
         using Web web = Failing(later);
-        web.Server.Use(static (request, response) => Note(request, response, "filter"));
+        web.Server.Use(static (request, response) => Report(request, response, "filter"));
         web.Server.Use(static async (request, response) => { await Task.CompletedTask; response.Add("X-Long", new string('x', 1000)); response.Add("Content-Type", "text/x-own"); });
-        web.Server.Post("/form", static (request, response) => { Note(request, response, "handler"); response.Text($"{request.Json<int>()}"); });
+        web.Server.Post("/form", static (request, response) => { Report(request, response, "handler"); response.Text($"{request.Json<int>()}"); });
         if (hasHook) web.Server.OnError(static (_, response, _) => response.Fail(404));
         TestPeer peer = web.Connect();
         peer.Send(path == "/form" ? Web.Post(path, "{", "Content-Type: application/json\r\n") : Web.Get(path));
@@ -235,7 +235,7 @@ public sealed class FilterTests
     {
         Web web = new();
         web.Network.RethrowsExceptions = false;
-        web.Server.Get("/sync", static (_, response) => { response.Status = 201; Note(default, response, "handler"); throw new KeyNotFoundException("mine"); });
+        web.Server.Get("/sync", static (_, response) => { response.Status = 201; Report(default, response, "handler"); throw new KeyNotFoundException("mine"); });
         web.Server.Get("/async", async (_, response) => { await later.Task; throw new KeyNotFoundException("mine"); });
         web.Server.Post("/body", static async (request, _) => { await Task.CompletedTask; throw new KeyNotFoundException("mine"); });
         web.Server.Get("/good", static (_, response) => response.Text("good"));

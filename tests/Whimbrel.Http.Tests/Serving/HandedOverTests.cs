@@ -7,7 +7,7 @@ public sealed class HandedOverTests
 {
     private sealed class Door(HttpServer web) : Session
     {
-        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        protected override int OnData(ReadOnlySpan<byte> unread)
         {
             if (unread.Length >= 4) HandOver(web.CreateSession());
             return 0;

@@ -90,7 +90,7 @@ public sealed partial class HandlerTests
         Assert.Equal(["200 good"], Web.Answers(other));
         Assert.Equal(1, web.Counters.HandlerErrors);
         Assert.Equal(1, web.Server.ReadCounters().UserExceptions);
-        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.StartsWith($"The handler of GET {path} of HttpSession", notice.Message, StringComparison.Ordinal);
         // The session of a route is not written by the user, so the message does not name it.
         Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
@@ -126,7 +126,7 @@ public sealed partial class HandlerTests
         peer.Send(Web.Get(path));
         if (path == "/part") Assert.DoesNotContain(Web.Read(peer), static a => a.IsWhole);
         else Assert.Equal(["200 first"], Web.Answers(peer));
-        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.Contains(outcome, notice.Message, StringComparison.Ordinal);
     }
 
@@ -139,7 +139,7 @@ public sealed partial class HandlerTests
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/room/x%0aWhimbrel:%20all%20is%20well%1b%5b2J%c2%9b%e2%80%ae"));
         Assert.Equal(500, Web.One(peer).Status);
-        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.Contains(@"InvalidOperationException: no room x\nWhimbrel: all is well\u001b[2J\u009b\u202e. The client gets 500. HttpServer.OnError takes a hook that gets request and exception.", notice.Message, StringComparison.Ordinal);
         Assert.DoesNotContain(notice.Message, char.IsControl);
     }

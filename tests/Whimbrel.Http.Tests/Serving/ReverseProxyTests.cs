@@ -21,7 +21,7 @@ public sealed class ReverseProxyTests
 
         internal HttpServer Proxy { get; }
 
-        internal async Task<Stream> DialAsync()
+        internal async Task<Stream> ConnectAsync()
         {
             if (!Proxy.IsAccepting) await Proxy.StartAsync();
             Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
@@ -32,7 +32,7 @@ public sealed class ReverseProxyTests
         /// <summary>Everything that the proxy sends back.</summary>
         internal async Task<byte[]> AskAsync(string request)
         {
-            await using Stream stream = await DialAsync();
+            await using Stream stream = await ConnectAsync();
             await stream.WriteAsync(Encoding.Latin1.GetBytes(request));
             using MemoryStream answer = new();
             await stream.CopyToAsync(answer).WaitAsync(_patience);
@@ -85,7 +85,7 @@ public sealed class ReverseProxyTests
             }
         }));
         await using Rig rig = new($"http://{target.EndPoint}");
-        await using Stream stream = await rig.DialAsync();
+        await using Stream stream = await rig.ConnectAsync();
         long sent = 0;
         using IncrementalHash sum = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
         Task sending = Task.Run(async () =>
@@ -197,7 +197,7 @@ public sealed class ReverseProxyTests
             }
         }));
         await using Rig rig = new($"http://{target.EndPoint}");
-        await using Stream stream = await rig.DialAsync();
+        await using Stream stream = await rig.ConnectAsync();
         await stream.WriteAsync("GET / HTTP/1.1\r\nHost: a\r\n\r\n"u8.ToArray());
         StringBuilder seen = new();
         byte[] room = new byte[1000];
@@ -219,7 +219,7 @@ public sealed class ReverseProxyTests
             await cancelled.Task;
         }));
         await using Rig rig = new($"http://{target.EndPoint}");
-        await using (Stream stream = await rig.DialAsync())
+        await using (Stream stream = await rig.ConnectAsync())
         {
             await stream.WriteAsync("GET / HTTP/1.1\r\nHost: a\r\n\r\n"u8.ToArray());
             await begun.Task.WaitAsync(_patience);
@@ -251,7 +251,7 @@ public sealed class ReverseProxyTests
             await seen.Task;
         });
         await using Rig cut = new(target.Url);
-        await using Stream stream = await cut.DialAsync();
+        await using Stream stream = await cut.ConnectAsync();
         await stream.WriteAsync("GET / HTTP/1.1\r\nHost: a\r\n\r\n"u8.ToArray());
         StringBuilder text = new();
         byte[] room = new byte[1000];

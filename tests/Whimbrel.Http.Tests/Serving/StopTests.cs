@@ -68,9 +68,9 @@ public sealed class StopTests
         });
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/stop"));
-        Assert.DoesNotContain(web.Notices, static n => n.Kind == NoticeKind.StopOverdue);
+        Assert.DoesNotContain(web.Notices, static n => n.Kind == DiagnosticEventKind.StopOverdue);
         web.Network.Advance(TimeSpan.FromSeconds(6));
-        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.StopOverdue);
+        DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.StopOverdue);
         Assert.StartsWith("The handler of GET /stop had not ended at the deadline of the server's stop", notice.Message, StringComparison.Ordinal);
         Assert.Contains("begin the stop without awaiting it", notice.Message, StringComparison.Ordinal);
     }
@@ -91,6 +91,6 @@ public sealed class StopTests
         peer.Finish();
         web.Network.Run();
         Assert.True(stopping!.IsCompleted);
-        Assert.DoesNotContain(web.Notices, static n => n.Kind == NoticeKind.StopOverdue);
+        Assert.DoesNotContain(web.Notices, static n => n.Kind == DiagnosticEventKind.StopOverdue);
     }
 }

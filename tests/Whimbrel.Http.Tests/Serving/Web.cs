@@ -13,10 +13,10 @@ internal sealed class Web : IDisposable
     internal Web(HttpOptions? options = null, Scheduling scheduling = Scheduling.Inline)
     {
         Network = new TestNetwork();
-        Server = new HttpServer(new ServerOptions { Engine = Network.Engine, EndPoint = Network.NewEndPoint(), Scheduling = scheduling, OnNotice = Notices.Add }, options);
+        Server = new HttpServer(new ServerOptions { Engine = Network.Engine, EndPoint = Network.NewEndPoint(), Scheduling = scheduling, OnDiagnosticEvent = Notices.Add }, options);
     }
 
-    internal List<Notice> Notices { get; } = [];
+    internal List<DiagnosticEvent> Notices { get; } = [];
 
     internal TestNetwork Network { get; }
 

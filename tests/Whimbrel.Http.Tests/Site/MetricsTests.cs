@@ -247,7 +247,7 @@ public sealed class MetricsTests : IDisposable
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/") + Web.Get("/"));
         Assert.Equal([404, 404], Web.Read(peer).Select(static a => a.Status));
-        Assert.Contains(web.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("listener of the meter", StringComparison.Ordinal));
+        Assert.Contains(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("listener of the meter", StringComparison.Ordinal));
     }
 
     // ------------------------------------------------------------------ clients
@@ -344,7 +344,7 @@ public sealed class MetricsTests : IDisposable
     public async Task A_listener_that_throws_harms_no_request_of_a_pool_and_is_named()
     {
         TaskCompletionSource noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using Engine engine = new(new EngineOptions { Loops = 1, OnNotice = Noticed });
+        await using Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = Noticed });
         _throwsFor = static name => name == Client;
         Listen();
         await using Script script = new(static line => line.AnswerAllAsync(Script.Ok));
@@ -353,7 +353,7 @@ public sealed class MetricsTests : IDisposable
         await noticed.Task.WaitAsync(Script.Patience);
 
         // On a busy machine there are other notices, about a delayed loop.
-        void Noticed(Notice notice)
+        void Noticed(DiagnosticEvent notice)
         {
             if (notice.Message.Contains("listener of the meter", StringComparison.Ordinal)) noticed.TrySetResult();
         }

@@ -108,7 +108,7 @@ public sealed class TracesTests : IDisposable
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/") + Web.Get("/"));
         Assert.Equal([404, 404], Web.Read(peer).Select(static a => a.Status));
-        Assert.Contains(web.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("activities", StringComparison.Ordinal));
+        Assert.Contains(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("activities", StringComparison.Ordinal));
         Assert.Same(outer, Activity.Current);
     }
 

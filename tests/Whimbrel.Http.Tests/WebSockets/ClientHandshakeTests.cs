@@ -10,14 +10,14 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // The client's reaction to the response to its upgrade request, whole and byte by byte.
 public sealed class ClientHandshakeTests
 {
-    private static (string Failure, WsSession? Session, byte[] Received) Dial(Func<string, string> answer, WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null, TimeSpan? connectTimeout = null)
+    private static (string Failure, WsSession? Session, byte[] Received) ConnectPeer(Func<string, string> answer, WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null, TimeSpan? connectTimeout = null)
     {
         using TestNetwork network = new() { RethrowsExceptions = false };
         WsSession? session = null;
         IPEndPoint there = (IPEndPoint)network.NewEndPoint();
         WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions { Engine = network.Engine, EndPoint = there, ConnectTimeout = connectTimeout ?? TimeSpan.FromSeconds(15) }, () => session = new WsSession(), options);
         TestPeer peer = network.Accept(client);
-        WebSocketDial dial = (WebSocketDial)peer.Session;
+        WebSocketConnect dial = (WebSocketConnect)peer.Session;
         peer.SplitEveryByte = splits;
         string request = peer.ReceiveText();
         Assert.EndsWith("\r\n\r\n", request, StringComparison.Ordinal); // and no frame before the server has agreed
@@ -57,7 +57,7 @@ public sealed class ClientHandshakeTests
     {
         foreach (bool splits in (bool[])[false, true])
         {
-            (string told, WsSession? session, byte[] received) = Dial(request => Change(Answer(request)), splits: splits);
+            (string told, WsSession? session, byte[] received) = ConnectPeer(request => Change(Answer(request)), splits: splits);
             if (failure.Length == 0) Assert.Equal("", told);
             else Assert.Contains(failure, told, StringComparison.Ordinal);
             Assert.Equal(failure.Length == 0, session is not null);
@@ -90,7 +90,7 @@ public sealed class ClientHandshakeTests
     public void The_nonce_is_compared_to_the_letter()
     {
         // In base64, changing the case changes the value.
-        (string told, _, _) = Dial(static request =>
+        (string told, _, _) = ConnectPeer(static request =>
         {
             string answer = Answer(request);
             int at = answer.IndexOf("Accept: ", StringComparison.Ordinal) + 8;
@@ -107,7 +107,7 @@ public sealed class ClientHandshakeTests
         foreach (bool splits in (bool[])[false, true])
         {
             string frames = Encoding.Latin1.GetString(FrameTests.Frames("82 \\FF\\00\\80|81 welcome|89 x", WebSocketRole.Client));
-            (string told, WsSession? session, byte[] received) = Dial(request => Answer(request) + frames, splits: splits);
+            (string told, WsSession? session, byte[] received) = ConnectPeer(request => Answer(request) + frames, splits: splits);
             Assert.Equal("", told);
             Assert.Equal(["connected", "binary \u00FF\0\u0080", "text welcome", "ping x"], session!.Events.Take(4));
             Assert.Equal(["Pong x"], Case.Events(received, WebSocketRole.Client));
@@ -118,11 +118,11 @@ public sealed class ClientHandshakeTests
     public void Of_the_sub_protocols_that_were_offered_the_server_may_choose_one()
     {
         WebSocketOptions options = new() { SubProtocols = ["a", "b"] };
-        (string told, WsSession? session, _) = Dial(static request => Answer(request, "Sec-WebSocket-Protocol: b\r\n"), options);
+        (string told, WsSession? session, _) = ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: b\r\n"), options);
         Assert.Equal(("", "b"), (told, session!.SubProtocol));
-        Assert.Contains("sub-protocol", Dial(static request => Answer(request, "Sec-WebSocket-Protocol: a, b\r\n"), options).Failure, StringComparison.Ordinal);
-        Assert.Contains("sub-protocol", Dial(static request => Answer(request, "Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: b\r\n"), options).Failure, StringComparison.Ordinal);
-        (told, session, _) = Dial(static request => Answer(request), options);
+        Assert.Contains("sub-protocol", ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: a, b\r\n"), options).Failure, StringComparison.Ordinal);
+        Assert.Contains("sub-protocol", ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: b\r\n"), options).Failure, StringComparison.Ordinal);
+        (told, session, _) = ConnectPeer(static request => Answer(request), options);
         Assert.Equal(("", null), (told, session!.SubProtocol));
     }
 
@@ -131,9 +131,9 @@ public sealed class ClientHandshakeTests
     {
         WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(1) }; // which applies to closing only
         TimeSpan connect = TimeSpan.FromSeconds(3);
-        Assert.Equal("", Dial(static _ => "", options, wait: TimeSpan.FromSeconds(2.9), connectTimeout: connect).Failure);
-        Assert.Contains("within 3 s", Dial(static _ => "HTTP/1.1 101 Swi", options, wait: TimeSpan.FromSeconds(3.1), connectTimeout: connect).Failure, StringComparison.Ordinal);
-        Assert.Contains("ended before", Dial(static _ => "HTTP/1.1 101 Swi").Failure, StringComparison.Ordinal);
+        Assert.Equal("", ConnectPeer(static _ => "", options, wait: TimeSpan.FromSeconds(2.9), connectTimeout: connect).Failure);
+        Assert.Contains("within 3 s", ConnectPeer(static _ => "HTTP/1.1 101 Swi", options, wait: TimeSpan.FromSeconds(3.1), connectTimeout: connect).Failure, StringComparison.Ordinal);
+        Assert.Contains("ended before", ConnectPeer(static _ => "HTTP/1.1 101 Swi").Failure, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -142,7 +142,7 @@ public sealed class ClientHandshakeTests
         HashSet<string> nonces = [];
         for (int i = 0; i < 50; i++)
         {
-            Dial(request =>
+            ConnectPeer(request =>
             {
                 Assert.True(nonces.Add(Opening.Field(request, "Sec-WebSocket-Key")));
                 return Answer(request);

@@ -6,7 +6,7 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // session blocks on it.
 public sealed class WsCloseTests
 {
-    public static TheoryData<string> Forms => ["Close", "Close(true)", "CloseAsync", "FinishSending"];
+    public static TheoryData<string> Forms => ["Close", "Close(true)", "CloseAsync", "ShutdownSend"];
 
     [Theory, MemberData(nameof(Forms))]
     public void A_caller_that_knows_only_the_base_class_closes_with_a_frame_too(string form)
@@ -28,7 +28,7 @@ public sealed class WsCloseTests
                 closing = session!.CloseAsync().AsTask();
                 break;
             default:
-                session!.FinishSending();
+                session!.ShutdownSend();
                 break;
         }
 
@@ -76,7 +76,7 @@ public sealed class WsCloseTests
         }), options);
         await site.Server.StartAsync(TestContext.Current.CancellationToken);
         CancellationToken stop = TestContext.Current.CancellationToken;
-        WebSocketSession client = await site.DialAsync(null, stop);
+        WebSocketSession client = await site.ConnectAsync(null, stop);
         if (callback.StartsWith("text", StringComparison.Ordinal)) client.SendText("close");
         if (callback.StartsWith("pong", StringComparison.Ordinal)) client.SendPong("close"u8);
         Assert.Null(await client.ReceiveMessageAsync(stop).AsTask().WaitAsync(WsSite.Patience, stop));

@@ -59,7 +59,7 @@ public sealed class WsDeepTests
             }
         });
         using CancellationTokenSource limit = new(_patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         long allocated = GC.GetTotalAllocatedBytes(precise: true);
         Task<SendResult> sending = Task.Run(async () => await client.SendBinaryAsync(new Pattern(length), limit.Token), limit.Token);
         byte[] into = new byte[Pattern.Period];

@@ -46,7 +46,7 @@ public sealed class WsEngineTests
             EngineSupport support = Engine.SupportFor(kind);
             Assert.SkipUnless(support.IsAvailable, support.Reason);
             _isTls = isTls;
-            _engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnNotice = static _ => { } });
+            _engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = static _ => { } });
             TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
             Server = new HttpServer(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls, AllowLargeMessages = true });
             Server.WebSocket("/echo", static () => new EchoSession(), options ?? new WebSocketOptions { MessageLimitBytes = 4_000_000 });
@@ -56,7 +56,7 @@ public sealed class WsEngineTests
 
         internal Uri Address => new($"{(_isTls ? "wss" : "ws")}://localhost:{((IPEndPoint)Server.EndPoint!).Port}/echo");
 
-        internal async Task<ClientWebSocket> DialAsync(bool deflates = false, string path = "/echo")
+        internal async Task<ClientWebSocket> ConnectAsync(bool deflates = false, string path = "/echo")
         {
             ClientWebSocket socket = new();
             socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
@@ -102,7 +102,7 @@ public sealed class WsEngineTests
         using CancellationTokenSource limit = new(_patience);
         foreach (bool deflates in (bool[])[false, true])
         {
-            using ClientWebSocket socket = await site.DialAsync(deflates);
+            using ClientWebSocket socket = await site.ConnectAsync(deflates);
             foreach (int length in (int[])[0, 1, 125, 126, 65535, 65536, 1_000_000])
             {
                 byte[] message = Bytes(length, length);
@@ -170,7 +170,7 @@ public sealed class WsEngineTests
             site.Server.WebSocket("/late", () => new Announcing(opened), new WebSocketOptions { Deflate = deflate });
             await site.Server.StartAsync();
             using CancellationTokenSource limit = new(_patience);
-            using ClientWebSocket socket = await site.DialAsync(deflate is not null, "/late");
+            using ClientWebSocket socket = await site.ConnectAsync(deflate is not null, "/late");
             WebSocketSession session = await opened.Task.WaitAsync(limit.Token);
             Task sending = Task.Run(async () =>
             {

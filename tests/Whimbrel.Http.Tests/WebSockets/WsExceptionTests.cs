@@ -69,7 +69,7 @@ public sealed class WsExceptionTests
         web.Server.WebSocket("/ws", static () => new ThrowingReader(), new WebSocketOptions { InPieces = inPieces });
         WsPeer peer = new(web);
         peer.Send(frame);
-        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.StartsWith($"{callback} of ThrowingReader", notice.Message, StringComparison.Ordinal);
         Assert.Contains("The peer gets the close status 1011. Override OnError", notice.Message, StringComparison.Ordinal);
     }
@@ -82,7 +82,7 @@ public sealed class WsExceptionTests
         web.Server.WebSocket("/ws", static (socket, stop) => throw new InvalidOperationException("mine"));
         WsPeer peer = new(web);
         Assert.Equal(["Close \x03\xF3"], peer.Read());
-        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.StartsWith("The handler of a WebSocket route of WebSocketSession", notice.Message, StringComparison.Ordinal);
         Assert.Contains("The peer gets the close status 1011.", notice.Message, StringComparison.Ordinal);
         Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
@@ -113,9 +113,9 @@ public sealed class WsExceptionTests
         await site.Server.StartAsync();
         ClientOptions options = new() { Engine = site.Engine, EndPoint = site.Server.EndPoint, Scheduling = scheduling };
         await using Client client = new(options, static () => new ThrowingPlain());
-        await using Dialler dialler = new(options);
+        await using Connector connector = new(options);
         CancellationToken stop = TestContext.Current.CancellationToken;
-        foreach (Func<Task> connect in (Func<Task>[])[async () => await client.ConnectAsync(stop), async () => await dialler.ConnectAsync(static () => new ThrowingPlain(), cancellationToken: stop)])
+        foreach (Func<Task> connect in (Func<Task>[])[async () => await client.ConnectAsync(stop), async () => await connector.ConnectAsync(static () => new ThrowingPlain(), cancellationToken: stop)])
         {
             NetworkException error = await Assert.ThrowsAsync<NetworkException>(connect);
             Assert.Contains("user code threw InvalidOperationException: mine", error.Message, StringComparison.Ordinal);
@@ -142,7 +142,7 @@ public sealed class WsExceptionTests
         site.Server.WebSocket("/ws", () => session = new Throwing(where));
         await site.Server.StartAsync();
         using CancellationTokenSource limit = new(WsSite.Patience);
-        using ClientWebSocket client = await site.DialNetAsync(limit.Token);
+        using ClientWebSocket client = await site.ConnectNetAsync(limit.Token);
         byte[] got = new byte[100];
         Assert.Equal(6, (await client.ReceiveAsync(got, limit.Token)).Count);
         Assert.Equal(12, (await client.ReceiveAsync(got, limit.Token)).Count);

@@ -35,7 +35,7 @@ public sealed class WsMemoryTests
         });
         await site.Server.StartAsync();
         using CancellationTokenSource limit = new(WsSite.Patience);
-        using System.Net.WebSockets.ClientWebSocket socket = await site.DialNetAsync(limit.Token);
+        using System.Net.WebSockets.ClientWebSocket socket = await site.ConnectNetAsync(limit.Token);
         await EchoAsync();
         while (http!.IsAlive)
         {

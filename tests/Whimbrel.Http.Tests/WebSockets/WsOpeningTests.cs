@@ -46,7 +46,7 @@ public sealed class WsOpeningTests
         }));
         await site.Server.StartAsync();
         using CancellationTokenSource limit = new(WsSite.Patience);
-        using ClientWebSocket client = await site.DialNetAsync(limit.Token);
+        using ClientWebSocket client = await site.ConnectNetAsync(limit.Token);
         room.BroadcastText("fourth"u8);
         byte[] got = new byte[100];
         foreach (string text in (string[])["first", "second", "third", "fourth"])
@@ -69,7 +69,7 @@ public sealed class WsOpeningTests
         byte[] got = new byte[100];
         for (int i = 0; i < (isTls ? 10 : 50); i++)
         {
-            using ClientWebSocket client = await site.DialNetAsync(limit.Token);
+            using ClientWebSocket client = await site.ConnectNetAsync(limit.Token);
             room.BroadcastText(Encoding.ASCII.GetBytes($"{i}"));
             WebSocketReceiveResult result = await client.ReceiveAsync(got, limit.Token);
             Assert.Equal($"{i}", Encoding.ASCII.GetString(got, 0, result.Count));
@@ -104,7 +104,7 @@ public sealed class WsOpeningTests
             }));
             await site.Server.StartAsync();
             using CancellationTokenSource limit = new(WsSite.Patience);
-            WebSocketSession client = await site.DialAsync(null, limit.Token);
+            WebSocketSession client = await site.ConnectAsync(null, limit.Token);
             int messages = how == "room" ? 11 : 1;
             for (int i = 0; i < messages; i++) Assert.NotNull(await client.ReceiveMessageAsync(limit.Token));
         }

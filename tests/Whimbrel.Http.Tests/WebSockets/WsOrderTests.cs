@@ -75,7 +75,7 @@ public sealed class WsOrderTests
             Task<SendResult> sending = Task.Factory.StartNew(() => session.SendStopping(text), limit.Token, TaskCreationOptions.LongRunning, TaskScheduler.Default);
             Assert.True(session.IsStopped.Wait(WsSite.Patience, limit.Token));
             if (end == "close") session.Close((WebSocketStatus)4000);
-            if (end == "finish") session.FinishSending((WebSocketStatus)4000);
+            if (end == "finish") session.ShutdownSend((WebSocketStatus)4000);
             if (end == "exception")
             {
                 await client.SendAsync("x"u8.ToArray(), WebSocketMessageType.Text, true, limit.Token);
@@ -115,7 +115,7 @@ public sealed class WsOrderTests
         byte[] text = Encoding.ASCII.GetBytes(new string('b', 100));
         for (int i = 0; i < Connections; i++)
         {
-            WebSocketSession client = await site.DialAsync(options, limit.Token);
+            WebSocketSession client = await site.ConnectAsync(options, limit.Token);
             await joined.WaitAsync(limit.Token);
             WsSession session = sessions[^1];
             using Barrier start = new(Senders + 1);

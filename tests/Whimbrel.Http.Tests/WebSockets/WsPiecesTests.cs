@@ -189,7 +189,7 @@ public sealed class WsPiecesTests
         (Web web, WsPeer peer, WsSession session) = Open();
         using (web)
         {
-            session.FinishSending();
+            session.ShutdownSend();
             web.Network.Run();
             Assert.Equal(SendResult.Closed, session.SendText("late"));
             Assert.Equal(["Close \x03\xE8"], peer.Read());

@@ -39,7 +39,7 @@ public sealed class WsPullTests
         site.Server.WebSocket("/ws", static () => new TwoThreads(), options);
         await site.Server.StartAsync();
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(options, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(options, limit.Token);
         for (int round = 0; round < 3; round++)
         {
             Assert.Equal(SendResult.Queued, client.SendText("go"));
@@ -69,7 +69,7 @@ public sealed class WsPullTests
             await using WsSite site = new(kind, isTls, scheduling);
             await site.ServeAsync(EchoInParts, new WebSocketOptions { Deflate = deflate });
             using CancellationTokenSource limit = new(WsSite.Patience);
-            WebSocketSession client = await site.DialAsync(new WebSocketOptions { Deflate = deflate }, limit.Token);
+            WebSocketSession client = await site.ConnectAsync(new WebSocketOptions { Deflate = deflate }, limit.Token);
             foreach (int length in _lengths)
             {
                 byte[] data = Bytes(length);
@@ -82,7 +82,7 @@ public sealed class WsPullTests
                 Assert.Equal((true, "t\u00E9xt"), (second!.Value.IsText, second.Value.Text));
             }
 
-            client.FinishSending((WebSocketStatus)4001, "that was all");
+            client.ShutdownSend((WebSocketStatus)4001, "that was all");
             Assert.Null(await client.ReceiveMessageAsync(limit.Token));
             Assert.Null(await client.ReceiveMessageAsync(limit.Token)); // the end is reported again
             await client.CloseAsync(limit.Token);
@@ -111,7 +111,7 @@ public sealed class WsPullTests
             wrong.TrySetResult(-1);
         }, new WebSocketOptions { Heartbeat = TimeSpan.FromMilliseconds(100) }); // a peer that does not read must not be considered dead
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         Task sending = Task.Run(async () =>
         {
             for (int i = 0; i < Count; i++)
@@ -141,7 +141,7 @@ public sealed class WsPullTests
             }
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         client.SendText("a");
         Assert.Equal("heard a", client.ReceiveMessage(WsSite.Patience)!.Value.Text);
         client.SendText("silence");
@@ -161,7 +161,7 @@ public sealed class WsPullTests
         await using WsSite site = new(EngineKind.Portable);
         await site.ServeAsync(EchoInParts);
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         for (int i = 0; i < 200; i++)
         {
             using CancellationTokenSource stop = new();
@@ -196,7 +196,7 @@ public sealed class WsPullTests
             socket.Abort();
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         Assert.Equal("last words", (await client.ReceiveMessageAsync(limit.Token))!.Value.Text);
         stays.SetResult();
         await Assert.ThrowsAsync<WebSocketException>(() => client.ReceiveMessageAsync(limit.Token).AsTask());
@@ -219,7 +219,7 @@ public sealed class WsPullTests
             }
         }, new WebSocketOptions { MessageLimitBytes = 1000 });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         client.SendBinary(new byte[1001]);
         Assert.Null(await client.ReceiveMessageAsync(limit.Token));
         Assert.Equal(WebSocketStatus.MessageTooBig, client.CloseStatus);
@@ -238,17 +238,17 @@ public sealed class WsPullTests
             await socket.ReceiveMessageAsync(stop);
         }, new WebSocketOptions { MessageLimitBytes = 1000 });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession first = await site.DialAsync(null, limit.Token);
+        WebSocketSession first = await site.ConnectAsync(null, limit.Token);
         first.SendBinary(new byte[1001]);
         Assert.Null(await first.ReceiveMessageAsync(limit.Token));
         Assert.Equal((WebSocketStatus.MessageTooBig, "The message is too large"), (first.CloseStatus, first.CloseText));
-        WebSocketSession second = await site.DialAsync(null, limit.Token);
+        WebSocketSession second = await site.ConnectAsync(null, limit.Token);
         Assert.Null(await second.ReceiveMessageAsync(limit.Token));
         Assert.Equal(WebSocketStatus.InternalError, second.CloseStatus);
         await first.CloseAsync(limit.Token);
         await second.CloseAsync(limit.Token);
         await site.Server.StopAsync();
-        Notice[] notices = [.. site.Notices.Where(static notice => notice.Kind == NoticeKind.UserException)];
+        DiagnosticEvent[] notices = [.. site.Notices.Where(static notice => notice.Kind == DiagnosticEventKind.UserException)];
         Assert.Contains("handler's own", Assert.Single(notices).Message, StringComparison.Ordinal);
     }
 
@@ -271,7 +271,7 @@ public sealed class WsPullTests
             }
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession first = await site.DialAsync(null, limit.Token), second = await site.DialAsync(null, limit.Token);
+        WebSocketSession first = await site.ConnectAsync(null, limit.Token), second = await site.ConnectAsync(null, limit.Token);
         first.SendText("throw");
         Assert.Null(await first.ReceiveMessageAsync(limit.Token));
         Assert.Equal(WebSocketStatus.InternalError, first.CloseStatus);
@@ -299,7 +299,7 @@ public sealed class WsPullTests
             await answers.Task;
         });
         CancellationToken stop = TestContext.Current.CancellationToken;
-        WebSocketSession client = await site.DialAsync(null, stop);
+        WebSocketSession client = await site.ConnectAsync(null, stop);
         Task<CloseReason> closing = Task.Run(() => client.Close(WsSite.Patience), stop);
         WebSocketSession server = await served.Task.WaitAsync(WsSite.Patience, stop);
         answers.SetResult();
@@ -307,7 +307,7 @@ public sealed class WsPullTests
         Assert.Equal((WebSocketStatus.Normal, WebSocketStatus.Normal), (client.CloseStatus, server.CloseStatus));
 
         // The peer of this session does not respond.
-        WebSocketSession other = await site.DialAsync(new WebSocketOptions { CloseTimeout = TimeSpan.FromMinutes(5) }, stop);
+        WebSocketSession other = await site.ConnectAsync(new WebSocketOptions { CloseTimeout = TimeSpan.FromMinutes(5) }, stop);
         other.PauseReceiving();
         Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.Close(TimeSpan.FromMilliseconds(50)), stop).WaitAsync(WsSite.Patience, stop)).Cause);
     }
@@ -347,7 +347,7 @@ public sealed class WsPullTests
             }
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         Assert.Equal("go", (await client.ReceiveMessageAsync(limit.Token))!.Value.Text);
         client.SendText("a");
         client.SendText("b");
@@ -387,7 +387,7 @@ public sealed class WsPullTests
             got.SetResult((count, e.Message));
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         await client.SendPieceAsync("good"u8.ToArray(), isText: true, isLast: false, limit.Token);
         await client.SendPieceAsync(new byte[] { 0xFF }, isText: true, isLast: true, limit.Token);
         Assert.Null(await client.ReceiveMessageAsync(limit.Token));

@@ -20,7 +20,7 @@ internal sealed class WsSite : IAsyncDisposable
         Assert.SkipUnless(support.IsAvailable, support.Reason);
         _isTls = isTls;
         _scheduling = scheduling;
-        Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnNotice = Notices.Enqueue });
+        Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = Notices.Enqueue });
         TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
         Server = new HttpServer(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls, AllowLargeMessages = true });
     }
@@ -28,7 +28,7 @@ internal sealed class WsSite : IAsyncDisposable
     internal Engine Engine { get; }
 
     /// <summary>Notices of the engine.</summary>
-    internal ConcurrentQueue<Notice> Notices { get; } = [];
+    internal ConcurrentQueue<DiagnosticEvent> Notices { get; } = [];
 
     internal HttpServer Server { get; }
 
@@ -41,7 +41,7 @@ internal sealed class WsSite : IAsyncDisposable
     }
 
     /// <summary>Connects one of our clients, in pull mode.</summary>
-    internal async Task<WebSocketSession> DialAsync(WebSocketOptions? options, CancellationToken stop)
+    internal async Task<WebSocketSession> ConnectAsync(WebSocketOptions? options, CancellationToken stop)
     {
         WebSocketClient client = new(
             Address.ToString(),
@@ -57,7 +57,7 @@ internal sealed class WsSite : IAsyncDisposable
     }
 
     /// <summary>Connects .NET's client.</summary>
-    internal async Task<ClientWebSocket> DialNetAsync(CancellationToken stop)
+    internal async Task<ClientWebSocket> ConnectNetAsync(CancellationToken stop)
     {
         ClientWebSocket socket = new();
         socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();

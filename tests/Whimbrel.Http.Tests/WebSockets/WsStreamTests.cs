@@ -14,7 +14,7 @@ public sealed class WsStreamTests
     {
         await using WebSocketStream stream = new(socket);
         await stream.CopyToAsync(stream, CancellationToken.None);
-        stream.FinishSending();
+        stream.ShutdownSend();
     }
 
     [Theory, MemberData(nameof(Kinds))]
@@ -24,7 +24,7 @@ public sealed class WsStreamTests
         await using WsSite site = new(kind, isTls, scheduling);
         await site.ServeAsync(EchoStream, new WebSocketOptions { MessageLimitBytes = 1000, Deflate = null }); // a stream has no messages that could be too large
         using CancellationTokenSource limit = new(WsSite.Patience);
-        await using WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+        await using WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
         byte[] sent = new byte[Total], got = new byte[Total];
         new Random(1).NextBytes(sent);
         Task writing = Task.Run(async () =>
@@ -37,7 +37,7 @@ public sealed class WsStreamTests
                 at += count;
             }
 
-            stream.FinishSending();
+            stream.ShutdownSend();
         }, limit.Token);
         Random sizes = new(3);
         int taken = 0;
@@ -66,7 +66,7 @@ public sealed class WsStreamTests
             await stream.WriteAsync(new byte[3], stop);
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         Assert.Equal(100_000, (await client.ReceiveMessageAsync(limit.Token))!.Value.Data.Length);
         Assert.Equal(3, (await client.ReceiveMessageAsync(limit.Token))!.Value.Data.Length);
         Assert.Null(await client.ReceiveMessageAsync(limit.Token));
@@ -86,7 +86,7 @@ public sealed class WsStreamTests
         using CancellationTokenSource limit = new(WsSite.Patience);
         await using WebSocketStream stream = await WebSocketStream.ConnectAsync(site.Address.ToString(), cancellationToken: limit.Token);
         await stream.WriteAsync("question "u8.ToArray(), limit.Token);
-        stream.FinishSending();
+        stream.ShutdownSend();
         using StreamReader reader = new(stream);
         Assert.Equal("question question question ", await reader.ReadToEndAsync(limit.Token));
     }
@@ -97,7 +97,7 @@ public sealed class WsStreamTests
         await using WsSite site = new(EngineKind.Portable);
         await site.ServeAsync(EchoStream);
         using CancellationTokenSource limit = new(WsSite.Patience);
-        using WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+        using WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
         stream.Write("abc"u8);
         byte[] got = new byte[3];
         stream.ReadExactly(got);
@@ -134,7 +134,7 @@ public sealed class WsStreamTests
                 socket.Close((WebSocketStatus)status, status == 1005 ? "" : "why");
             }, new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(100) }); // this client does not respond to a close
             using CancellationTokenSource limit = new(WsSite.Patience);
-            await using WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+            await using WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
             byte[] got = new byte[100];
             await stream.ReadExactlyAsync(got.AsMemory(0, 6), limit.Token);
             Task<int> reading = waits ? stream.ReadAsync(got, limit.Token).AsTask() : Task.FromResult(0);
@@ -180,7 +180,7 @@ public sealed class WsStreamTests
                 }
             });
             using CancellationTokenSource limit = new(WsSite.Patience);
-            await using WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+            await using WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
             MemoryStream got = new();
             WebSocketException failure = await Assert.ThrowsAsync<WebSocketException>(() => stream.CopyToAsync(got, limit.Token));
             Assert.Equal((WebSocketStatus.InternalError, "half"), (failure.Status!.Value, System.Text.Encoding.ASCII.GetString(got.ToArray())));
@@ -197,9 +197,9 @@ public sealed class WsStreamTests
             await stream.CopyToAsync(Stream.Null, stop);
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         client.SendText("x");
-        client.FinishSending(WebSocketStatus.GoingAway);
+        client.ShutdownSend(WebSocketStatus.GoingAway);
         Assert.Null(await client.ReceiveMessageAsync(limit.Token));
         Assert.Equal(WebSocketStatus.GoingAway, client.Inbox.PeerStatus);
         await client.CloseAsync(limit.Token);
@@ -227,7 +227,7 @@ public sealed class WsStreamTests
             }
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+        WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
         using GZipStream unpacked = new(stream, CompressionMode.Decompress);
         byte[] got = new byte[11];
         await unpacked.ReadExactlyAsync(got, limit.Token);
@@ -364,7 +364,7 @@ public sealed class WsStreamTests
             for (int count; (count = await stream.ReadAsync(buffer, stop)) > 0;) await stream.WriteAsync(buffer.AsMemory(0, count), stop);
         }, options);
         using CancellationTokenSource limit = new(WsSite.Patience);
-        await using WebSocketStream below = new(await site.DialAsync(options, limit.Token));
+        await using WebSocketStream below = new(await site.ConnectAsync(options, limit.Token));
         await using Stream stream = await StackAsync(layers, below, isServer: false, limit.Token);
         byte[] data = new byte[200_000], got = new byte[200_000];
         new Random(4).NextBytes(data);
@@ -391,11 +391,11 @@ public sealed class WsStreamTests
             await using (Stream writer = Pack(stream)) await writer.WriteAsync(all.ToArray(), stop);
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        await using WebSocketStream below = new(await site.DialAsync(null, limit.Token));
+        await using WebSocketStream below = new(await site.ConnectAsync(null, limit.Token));
         byte[] data = new byte[500_000];
         data.AsSpan(100_000).Fill((byte)'x');
         await using (Stream writer = Pack(below)) await writer.WriteAsync(data, limit.Token);
-        below.FinishSending();
+        below.ShutdownSend();
         MemoryStream got = new();
         using Stream unpacked = Unpack(below);
         await unpacked.CopyToAsync(got, limit.Token);

@@ -23,8 +23,8 @@ public sealed class WsViewTests
 
     public static TheoryData<bool> Clients() => [false, true];
 
-    private static async Task<WebSocket> DialAsync(WsSite site, bool isNets, CancellationToken stop) =>
-        isNets ? await site.DialNetAsync(stop) : (await site.DialAsync(null, stop)).AsWebSocket();
+    private static async Task<WebSocket> ConnectAsync(WsSite site, bool isNets, CancellationToken stop) =>
+        isNets ? await site.ConnectNetAsync(stop) : (await site.ConnectAsync(null, stop)).AsWebSocket();
 
     // Typical code for the abstract class: fragments in, the same fragments out, until a close frame.
     private static async Task Echo(WebSocketSession session, CancellationToken stop)
@@ -61,7 +61,7 @@ public sealed class WsViewTests
         await using WsSite site = new(kind, isTls);
         await site.ServeAsync(Echo);
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
         byte[] data = new byte[300_000], got = new byte[data.Length];
         new Random(2).NextBytes(data);
         Stream stream = System.Net.WebSockets.WebSocketStream.Create(socket, WebSocketMessageType.Binary, WsSite.Patience);
@@ -95,7 +95,7 @@ public sealed class WsViewTests
             }
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        using WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
         foreach (int length in (int[])[0, 1, 1_000_000])
         {
             byte[] data = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, length).Select(static i => (char)('a' + (i % 23)))));
@@ -126,7 +126,7 @@ public sealed class WsViewTests
         await using WsSite site = new(kind, isTls);
         await site.ServeAsync(Echo);
         using CancellationTokenSource limit = new(WsSite.Patience);
-        using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        using WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
         Assert.Equal(WebSocketState.Open, socket.State);
         Assert.Null(socket.CloseStatus);
         byte[] data = new byte[100_000];
@@ -162,7 +162,7 @@ public sealed class WsViewTests
             Assert.Equal(WebSocketState.Closed, socket.State);
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        using WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
         await Assert.ThrowsAsync<ArgumentException>(() => socket.SendAsync(default, WebSocketMessageType.Close, true, limit.Token));
         await Assert.ThrowsAsync<ArgumentException>(() => socket.CloseAsync((WebSocketCloseStatus)1006, null, limit.Token));
         await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, null, limit.Token);
@@ -189,7 +189,7 @@ public sealed class WsViewTests
             session.Abort();
         });
         using CancellationTokenSource limit = new(WsSite.Patience), stop = new();
-        using WebSocket first = await DialAsync(site, isNets, limit.Token), second = await DialAsync(site, isNets, limit.Token);
+        using WebSocket first = await ConnectAsync(site, isNets, limit.Token), second = await ConnectAsync(site, isNets, limit.Token);
         Task receiving = first.ReceiveAsync(new byte[1].AsMemory(), stop.Token).AsTask();
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => receiving);
@@ -221,7 +221,7 @@ public sealed class WsViewTests
         using CancellationTokenSource limit = new(WsSite.Patience);
         for (int i = 0; i < 20; i++)
         {
-            using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+            using WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
             await socket.SendAsync("said"u8.ToArray().AsMemory(), WebSocketMessageType.Text, true, limit.Token);
             await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, "enough", limit.Token);
             if (i % 2 == 0) socket.Abort();
@@ -243,7 +243,7 @@ public sealed class WsViewTests
             },
             new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(10) });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession session = await site.DialAsync(null, limit.Token);
+        WebSocketSession session = await site.ConnectAsync(null, limit.Token);
         while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session in pull mode reports its end by a receive only
         using WebSocket socket = session.AsWebSocket();
         Assert.Equal(WebSocketState.Open, socket.State);
@@ -261,7 +261,7 @@ public sealed class WsViewTests
         await using WsSite site = new(EngineKind.Portable);
         await site.ServeAsync(static async (session, _) => await session.ReceiveMessageAsync(CancellationToken.None));
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession session = await site.DialAsync(null, limit.Token);
+        WebSocketSession session = await site.ConnectAsync(null, limit.Token);
         session.Abort();
         while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session in pull mode reports its end by a receive only
         using WebSocket socket = session.AsWebSocket();

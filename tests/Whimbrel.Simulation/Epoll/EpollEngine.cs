@@ -8,8 +8,8 @@ internal sealed class EpollEngine : KernelEngine
 {
     private readonly SimEpoll[] _sets;
 
-    internal EpollEngine(SimKernel kernel, int loops, Action<Notice> onNotice)
-        : base(kernel, "epoll", onNotice)
+    internal EpollEngine(SimKernel kernel, int loops, Action<DiagnosticEvent> onDiagnosticEvent)
+        : base(kernel, "epoll", onDiagnosticEvent)
     {
         _sets = new SimEpoll[loops];
         EpollSockets sockets = new(kernel);

@@ -25,16 +25,16 @@ internal sealed class EpollPlatform : SimPlatform
         WhileAsleep = dice.Pick(0, 300, 900),
         Fatal = isHarsh ? dice.Pick(0, 5, 30) : 0,
         AcceptError = isHarsh ? dice.Pick(0, 50, 300) : 0,
-        DialError = isHarsh ? dice.Pick(0, 200) : 0,
+        ConnectError = isHarsh ? dice.Pick(0, 200) : 0,
         ControlError = isHarsh ? dice.Pick(0, 0, 30) : 0,
         Duplicate = dice.Pick(0, 0, 0, 100),
     };
 
-    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<Notice> onNotice)
+    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<DiagnosticEvent> onDiagnosticEvent)
     {
         int loops = kernel.Dice.Pick(1, 1, 2, 3);
         // Descriptors of the loops themselves (epoll set, wake, reserve) do not count.
         if (kernel.DescriptorLimit != int.MaxValue) kernel.DescriptorLimit += 3 * loops;
-        return new EpollEngine(kernel, loops, onNotice);
+        return new EpollEngine(kernel, loops, onDiagnosticEvent);
     }
 }

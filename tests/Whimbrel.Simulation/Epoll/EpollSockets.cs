@@ -14,7 +14,7 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
     private void Use(SimDescriptor descriptor)
     {
         descriptor.Calls++;
-        if (descriptor.DialError != 0) throw Kernel.Violation($"descriptor {descriptor.Number} is used, and its dial has failed");
+        if (descriptor.ConnectError != 0) throw Kernel.Violation($"descriptor {descriptor.Number} is used, and its dial has failed");
     }
 
     private protected override int RefuseSend(SimDescriptor descriptor, int length)
@@ -50,12 +50,12 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
         fixed (byte* start = bytes) return Kernel.Send(descriptor, [((nint)start, count)], count);
     }
 
-    internal override int DialErrorOf(int fd)
+    internal override int ConnectErrorOf(int fd)
     {
-        SimDescriptor descriptor = Kernel.Get(fd, "DialErrorOf");
+        SimDescriptor descriptor = Kernel.Get(fd, "ConnectErrorOf");
         descriptor.Calls++;
         if (!descriptor.IsAnsweredAt(Kernel.NowMs)) throw Kernel.Violation($"descriptor {fd} is asked for the end of a dial that has no answer yet");
-        return descriptor.DialError;
+        return descriptor.ConnectError;
     }
 
     internal override bool OpenDeferred(int fd)
@@ -88,9 +88,9 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
 
     internal override int OpenReserve() => Kernel.Open(new SimDescriptor());
 
-    internal override void FinishSend(int fd)
+    internal override void ShutdownSend(int fd)
     {
-        Kernel.Get(fd, "FinishSend").Calls++;
-        base.FinishSend(fd);
+        Kernel.Get(fd, "ShutdownSend").Calls++;
+        base.ShutdownSend(fd);
     }
 }

@@ -129,7 +129,7 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         {
             (SimInterest interest, uint mask) = _ready[(first + i) % _ready.Count];
             if (told > 0 && !interest.Descriptor.IsClosed && kernel.Chance(kernel.Faults.Late, "late event")) continue;
-            Note(interest);
+            Report(interest);
             kernel.Trace.Add("event", interest.Descriptor.Number, mask);
             EpollEvents.Write(events + (told++ * EpollEvents.Size), mask, interest.Data);
         }
@@ -151,10 +151,10 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
     // A completed connect is never reported too early.
     private bool MayStray(SimInterest interest) => !interest.Descriptor.IsClosed && (interest.Descriptor.IsWake || interest.Descriptor.Listening is not null || IsConnected(interest.Descriptor));
 
-    private bool IsConnected(SimDescriptor descriptor) => descriptor is { Socket: not null, DialError: 0 } && (!descriptor.IsAsked || descriptor.IsAnsweredAt(kernel.NowMs));
+    private bool IsConnected(SimDescriptor descriptor) => descriptor is { Socket: not null, ConnectError: 0 } && (!descriptor.IsAsked || descriptor.IsAnsweredAt(kernel.NowMs));
 
     // A loop must react to a reported event: by a call, by changing its interest, or by closing.
-    private void Note(SimInterest interest)
+    private void Report(SimInterest interest)
     {
         SimDescriptor descriptor = interest.Descriptor;
         if (descriptor.IsClosed) return;
@@ -172,7 +172,7 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         else if (descriptor.Listening is { } listening) events = listening.Waiting.Count > 0 ? EpollAbi.EPOLLIN : 0;
         else if (!descriptor.IsAsked) events = EpollAbi.EPOLLOUT;
         else if (!descriptor.IsAnsweredAt(kernel.NowMs)) events = 0;
-        else if (descriptor.DialError != 0) events = EpollAbi.EPOLLIN | EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP | EpollAbi.EPOLLRDHUP;
+        else if (descriptor.ConnectError != 0) events = EpollAbi.EPOLLIN | EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP | EpollAbi.EPOLLRDHUP;
         else if (descriptor.Socket is { } socket)
         {
             if (descriptor.IsReadable) events |= EpollAbi.EPOLLIN;

@@ -13,8 +13,8 @@ internal abstract class KernelEngine : Engine
     private readonly List<Deadline> _deadlines = [];
     private readonly List<int> _choices = [];
 
-    private protected KernelEngine(SimKernel kernel, string name, Action<Notice> onNotice)
-        : base(name, "a simulated kernel", new EngineOptions { OnNotice = onNotice }) => _kernel = kernel;
+    private protected KernelEngine(SimKernel kernel, string name, Action<DiagnosticEvent> onDiagnosticEvent)
+        : base(name, "a simulated kernel", new EngineOptions { OnDiagnosticEvent = onDiagnosticEvent }) => _kernel = kernel;
 
     // A real wait of that loop would end, or has not started.
     private protected abstract bool IsReady(int loop);

@@ -46,7 +46,7 @@ internal sealed record KernelFaults
     public int CloseError { get; init; }
 
     // A connect fails, or never completes.
-    public int DialError { get; init; }
+    public int ConnectError { get; init; }
 
     // The ring returns EBADR or EFAULT from some enter on.
     public int Break { get; init; }

@@ -105,7 +105,7 @@ internal sealed class KernelPeer
 
         _world.Trace.Add("peer-finishes", _socket.Id, 0);
         _hasFinished = true;
-        _socket.FinishSending();
+        _socket.ShutdownSend();
     }
 
     private void Leave(bool reset)

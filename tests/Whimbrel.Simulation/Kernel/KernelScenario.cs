@@ -113,7 +113,7 @@ internal static class KernelScenario
         world.ThrowIfFailed();
         string unfinished = Unfinished(world);
         if (unfinished.Length > 0) world.Fail($"nothing is left to happen, and these wait:\n{unfinished}");
-        foreach (Task dial in world.Dials)
+        foreach (Task dial in world.Connects)
         {
             if (!dial.IsCompleted) world.Fail("a ConnectAsync never completed");
             if (dial.IsFaulted && !world.MayFail) world.Fail($"a dial failed: {dial.Exception!.InnerException!.Message}");

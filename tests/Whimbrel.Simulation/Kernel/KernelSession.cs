@@ -9,7 +9,7 @@ internal sealed class KernelSession : Session
     private const int SmallPieceBytes = 2_000;
 
     private readonly KernelWorld _world;
-    private readonly bool _isDialled;
+    private readonly bool _isOutgoing;
     private KernelLink? _link;
     private EndPlan _plan = null!;
     private ByteTrack _outgoing = null!;
@@ -25,10 +25,10 @@ internal sealed class KernelSession : Session
     private bool _isTimed;
     private KernelSession? _next;
 
-    internal KernelSession(KernelWorld world, bool isDialled)
+    internal KernelSession(KernelWorld world, bool isOutgoing)
     {
         _world = world;
-        _isDialled = isDialled;
+        _isOutgoing = isOutgoing;
         Number = world.Sessions.Count;
         world.Sessions.Add(this);
     }
@@ -58,7 +58,7 @@ internal sealed class KernelSession : Session
         if (_world.Running is { } running) _world.Fail($"{name} of {this} inside {running}");
         if (_world.IsPool ? Strand.Current is null : !Loop.IsCurrent) _world.Fail($"{name} of {this} off its thread");
         if (_life != legal) _world.Fail($"{name} of {this} came when it was {_life}");
-        if (name is "OnUnread" or "OnTimer" or "OnPeerFinished")
+        if (name is "OnData" or "OnTimer" or "OnEndOfStream")
         {
             if (_hasEnded) _world.Fail($"{name} of {this} came after it had closed");
             if (_next is not null) _world.Fail($"{name} of {this} came after it had handed over");
@@ -83,9 +83,9 @@ internal sealed class KernelSession : Session
         _life = Life.Connected;
         if (_link is null)
         {
-            _link = _world.LinkOf((IPEndPoint)(_isDialled ? LocalEndPoint! : RemoteEndPoint!));
-            _plan = _isDialled ? _link.Client : _link.Server;
-            (_outgoing, _incoming) = _isDialled ? (_link.ToServer, _link.ToClient) : (_link.ToClient, _link.ToServer);
+            _link = _world.LinkOf((IPEndPoint)(_isOutgoing ? LocalEndPoint! : RemoteEndPoint!));
+            _plan = _isOutgoing ? _link.Client : _link.Server;
+            (_outgoing, _incoming) = _isOutgoing ? (_link.ToServer, _link.ToClient) : (_link.ToClient, _link.ToServer);
             _left = _plan.Style == EndStyle.Echo ? 0 : _plan.ToSend;
         }
 
@@ -93,9 +93,9 @@ internal sealed class KernelSession : Session
         Leave();
     }
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
-        Enter("OnUnread", Life.Connected);
+        Enter("OnData", Life.Connected);
         int taken = unread.Length;
         if (_isPaused) _world.Fail($"{this}: delivery while paused");
         _incoming.Check(unread);
@@ -118,7 +118,7 @@ internal sealed class KernelSession : Session
     private void AskForTheRest()
     {
         if (_world.Prints) _world.Log($"{this} asks for what it left");
-        OfferAgain();
+        DeliverAgain();
         GoOn();
     }
 
@@ -149,9 +149,9 @@ internal sealed class KernelSession : Session
 
     private bool MayFail => _world.MayFail || !_link!.IsGraceful;
 
-    protected override void OnPeerFinished()
+    protected override void OnEndOfStream()
     {
-        Enter("OnPeerFinished", Life.Connected);
+        Enter("OnEndOfStream", Life.Connected);
         if (_isPaused) _world.Fail($"{this}: the end while paused");
         if (_peerHasFinished) _world.Fail($"{this}: the end twice");
         _peerHasFinished = true;
@@ -259,7 +259,7 @@ internal sealed class KernelSession : Session
         {
             case EndStyle.Finish when !_hasFinished:
                 _hasFinished = true;
-                FinishSending();
+                ShutdownSend();
                 break;
             case EndStyle.Close when _incoming.Received >= _plan.Expected || _peerHasFinished:
             case EndStyle.Follow or EndStyle.Echo when _peerHasFinished && _incoming.Received == _incoming.Offered:
@@ -296,7 +296,7 @@ internal sealed class KernelSession : Session
 
     private void HandOverToNext()
     {
-        _next = new KernelSession(_world, _isDialled)
+        _next = new KernelSession(_world, _isOutgoing)
         {
             _link = _link,
             _plan = _plan,

@@ -45,7 +45,7 @@ internal sealed class KernelWorld
         Kernel = new SimKernel(Dice, Faults, WireBytes) { Tally = tally };
         if (isHarsh && Dice.Chance(100)) Kernel.DescriptorLimit = Dice.Next(6, 20);
         Engine = platform.MakeEngine(Kernel, isBulk, n => Log($"notice {n.Kind}: {n.Message}"));
-        MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.DialError > 0 || Faults.Break > 0 || Faults.ControlError > 0 || Kernel.DescriptorLimit != int.MaxValue;
+        MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.ConnectError > 0 || Faults.Break > 0 || Faults.ControlError > 0 || Kernel.DescriptorLimit != int.MaxValue;
         Engine.IsPool = isPool;
         Engine.Accepted = AcceptRaw;
         Server = new Server(
@@ -60,7 +60,7 @@ internal sealed class KernelWorld
                 // Where every byte must arrive, a slow peer must not be disconnected.
                 DrainTimeout = MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
             },
-            () => new KernelSession(this, isDialled: false));
+            () => new KernelSession(this, isOutgoing: false));
     }
 
     internal int Seed { get; }
@@ -86,7 +86,7 @@ internal sealed class KernelWorld
 
     internal List<Client> Clients { get; } = [];
 
-    internal List<Task> Dials { get; } = [];
+    internal List<Task> Connects { get; } = [];
 
     internal int WireBytes { get; }
 
@@ -98,7 +98,7 @@ internal sealed class KernelWorld
 
     internal int HandOverPerMille { get; }
 
-    // Sessions request their unconsumed data repeatedly (Session.OfferAgain).
+    // Sessions request their unconsumed data repeatedly (Session.DeliverAgain).
     internal bool OffersAgain { get; }
 
     internal bool StopsAtOnce { get; }
@@ -156,7 +156,7 @@ internal sealed class KernelWorld
         switch (Dice.Next(4))
         {
             case 0 or 1:
-                DialServer();
+                ConnectServer();
                 break;
             case 2:
                 MakeClient(Server.EndPoint!);
@@ -169,7 +169,7 @@ internal sealed class KernelWorld
         }
     }
 
-    private void DialServer()
+    private void ConnectServer()
     {
         if (Kernel.Connect(Server.EndPoint!) is not { } socket) return;
         Trace.Add("peer-dials", socket.Id, 0);
@@ -196,9 +196,9 @@ internal sealed class KernelWorld
                 ConnectTimeout = TimeSpan.FromMilliseconds(Dice.Pick(50, 1_000)),
                 FastOpen = Dice.Chance(200),
             },
-            () => new KernelSession(this, isDialled: true));
+            () => new KernelSession(this, isOutgoing: true));
         Clients.Add(client);
-        Dials.Add(client.ConnectAsync().AsTask());
+        Connects.Add(client.ConnectAsync().AsTask());
     }
 
     internal void Elsewhere(Action action) => Engine.Elsewhere.Add(action);

@@ -24,7 +24,7 @@ internal sealed class SimDescriptor
     // Of a pending connect: when its result arrives (never: long.MaxValue), and the result.
     internal long AnswerAtMs { get; set; }
 
-    internal int DialError { get; init; }
+    internal int ConnectError { get; init; }
 
     // The result of a connect or fast open has arrived.
     internal bool IsAnsweredAt(long nowMs) => AnswerAtMs <= nowMs;

@@ -169,10 +169,10 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
 
     private IPEndPoint NewLocal() => new(IPAddress.Loopback, _nextPort++);
 
-    internal int Dial(Connector connector, out bool pending)
+    internal int ConnectPeer(ConnectAttempt connector, out bool pending)
     {
         pending = true;
-        bool isLost = Chance(Faults.DialError, "dial that fails");
+        bool isLost = Chance(Faults.ConnectError, "dial that fails");
         if (isLost && Dice.Chance(300)) return -Dice.Pick(Errno.ENETUNREACH, Errno.EMFILE, Errno.EADDRNOTAVAIL);
         if (OpenCount >= DescriptorLimit) return -Errno.EMFILE;
         IPEndPoint local = connector.LocalEndPoint as IPEndPoint ?? NewLocal();
@@ -182,7 +182,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
             pending = false;
             MemorySocket? deferred = Connect(connector.Target, local);
             SimDescriptor open = deferred is null
-                ? new SimDescriptor { Local = local, DialError = Errno.ECONNREFUSED, AnswerAtMs = NowMs + 1, IsNonBlocking = true }
+                ? new SimDescriptor { Local = local, ConnectError = Errno.ECONNREFUSED, AnswerAtMs = NowMs + 1, IsNonBlocking = true }
                 : new SimDescriptor { Socket = deferred, Local = local, IsAsked = false, AnswerAtMs = long.MaxValue, IsNonBlocking = true };
             pending = deferred is null;
             return Open(open);
@@ -190,7 +190,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
 
         MemorySocket? socket = isLost ? null : Connect(connector.Target, local);
         long answerAt = isLost && Dice.Chance(500) ? long.MaxValue : Dice.Chance(500) ? NowMs : NowMs + Dice.Next(3);
-        int number = Open(new SimDescriptor { Socket = socket, Local = local, DialError = socket is null ? Errno.ECONNREFUSED : 0, AnswerAtMs = answerAt, IsNonBlocking = true });
+        int number = Open(new SimDescriptor { Socket = socket, Local = local, ConnectError = socket is null ? Errno.ECONNREFUSED : 0, AnswerAtMs = answerAt, IsNonBlocking = true });
         pending = socket is null || answerAt > NowMs || Dice.Chance(700);
         Trace.Add("dial", number, pending ? 1 : 0);
         return number;
@@ -220,13 +220,13 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
     internal int Accept(MemoryListening listening) =>
         Open(new SimDescriptor { Socket = listening.Waiting.Dequeue(), IsNonBlocking = Chance(Faults.Passing, "socket that does not wait") });
 
-    internal void FinishSend(int number)
+    internal void ShutdownSend(int number)
     {
-        SimDescriptor descriptor = Get(number, "FinishSend");
+        SimDescriptor descriptor = Get(number, "ShutdownSend");
         Trace.Add("fin", number, 0);
-        if (descriptor.AnswerAtMs > NowMs) throw Violation($"FinishSend: descriptor {number} has no answer yet, and its bytes would be lost");
+        if (descriptor.AnswerAtMs > NowMs) throw Violation($"ShutdownSend: descriptor {number} has no answer yet, and its bytes would be lost");
         descriptor.IsWriteShut = true;
-        descriptor.Socket?.FinishSending();
+        descriptor.Socket?.ShutdownSend();
     }
 
     internal bool OpenDeferred(int number)

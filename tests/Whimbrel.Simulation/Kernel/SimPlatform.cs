@@ -17,5 +17,5 @@ internal abstract class SimPlatform
 
     internal abstract KernelFaults DrawFaults(Dice dice, bool isHarsh);
 
-    internal abstract KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<Notice> onNotice);
+    internal abstract KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<DiagnosticEvent> onDiagnosticEvent);
 }

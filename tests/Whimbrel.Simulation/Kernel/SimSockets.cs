@@ -24,9 +24,9 @@ internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
         return number;
     }
 
-    internal override int Dial(Connector connector, out bool pending) => Kernel.Dial(connector, out pending);
+    internal override int Connect(ConnectAttempt connector, out bool pending) => Kernel.ConnectPeer(connector, out pending);
 
-    internal override int DialErrorOf(int fd) => Kernel.Get(fd, "DialErrorOf").DialError;
+    internal override int ConnectErrorOf(int fd) => Kernel.Get(fd, "ConnectErrorOf").ConnectError;
 
     internal override bool OpenDeferred(int fd) => Kernel.OpenDeferred(fd);
 
@@ -72,7 +72,7 @@ internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
     // No file can be sent by the kernel here: it is read, like other files without kernel support.
     internal override long SendFile(int fd, Block file) => -Errno.EINVAL;
 
-    internal override void FinishSend(int fd) => Kernel.FinishSend(fd);
+    internal override void ShutdownSend(int fd) => Kernel.ShutdownSend(fd);
 
     internal override void FinishReceive(int fd) => Kernel.Get(fd, "FinishReceive").IsReadShut = true;
 

@@ -12,8 +12,8 @@ internal sealed class RingEngine : KernelEngine
     private readonly List<SimRing> _rings = [];
     private readonly SimRing?[] _current;
 
-    internal RingEngine(SimKernel kernel, RingShape shape, Action<Notice> onNotice)
-        : base(kernel, "uring", onNotice)
+    internal RingEngine(SimKernel kernel, RingShape shape, Action<DiagnosticEvent> onDiagnosticEvent)
+        : base(kernel, "uring", onDiagnosticEvent)
     {
         _kernel = kernel;
         _shape = shape;

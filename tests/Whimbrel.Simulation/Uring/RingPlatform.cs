@@ -34,13 +34,13 @@ internal sealed class RingPlatform : SimPlatform
             CloseError = dice.Pick(0, 0, 200),
             Fatal = isHarsh ? dice.Pick(0, 5, 30) : 0,
             AcceptError = isHarsh ? dice.Pick(0, 50, 300) : 0,
-            DialError = isHarsh ? dice.Pick(0, 200) : 0,
+            ConnectError = isHarsh ? dice.Pick(0, 200) : 0,
             Break = isHarsh ? dice.Pick(0, 0, 0, 300) : 0,
             NoRing = 50,
         };
     }
 
-    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<Notice> onNotice)
+    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<DiagnosticEvent> onDiagnosticEvent)
     {
         Dice dice = kernel.Dice;
         RingShape shape = new RingShape(
@@ -50,6 +50,6 @@ internal sealed class RingPlatform : SimPlatform
             isBulk ? dice.Pick(4, 8) : dice.Pick(1, 2, 4, 16),
             isBulk ? dice.Pick(17_000, 32 * 1024) : dice.Pick(16, 128, 1024),
             dice.Chance(500));
-        return new RingEngine(kernel, shape, onNotice);
+        return new RingEngine(kernel, shape, onDiagnosticEvent);
     }
 }

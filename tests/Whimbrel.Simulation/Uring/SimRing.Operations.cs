@@ -355,7 +355,7 @@ internal sealed unsafe partial class SimRing
     private static int PollResult(SimDescriptor descriptor)
     {
         if (descriptor.Listening is not null) return (int)EpollAbi.EPOLLIN;
-        return descriptor.DialError == 0 ? (int)EpollAbi.EPOLLOUT : (int)(EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP);
+        return descriptor.ConnectError == 0 ? (int)EpollAbi.EPOLLOUT : (int)(EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP);
     }
 
     private void CloseDescriptor(SimOperation operation)

@@ -187,14 +187,14 @@ public sealed class CallClientTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_disconnect_in_the_middle_ends_all_calls(bool isBetweenDials)
+    public void A_disconnect_in_the_middle_ends_all_calls(bool isBetweenConnects)
     {
         using CallRig rig = new CallRig(new CallOptions { InFlightLimit = 1 }, reconnects: true).Connected();
         Task<string> sent = rig.Call("sent"), waiting = rig.Call("waiting");
-        if (isBetweenDials) rig.Peer.Reset();
+        if (isBetweenConnects) rig.Peer.Reset();
         ValueTask ended = rig.Client.DisconnectAsync();
         rig.Network.Run();
-        if (!isBetweenDials) rig.Peer.Close();
+        if (!isBetweenConnects) rig.Peer.Close();
         Assert.True(ended.IsCompleted);
         Assert.Equal(CallFailure.ConnectionLost, CallRig.FailureOf(sent).Failure);
         Assert.Equal(CallFailure.NotSent, CallRig.FailureOf(waiting).Failure);

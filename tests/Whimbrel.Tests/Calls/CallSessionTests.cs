@@ -63,10 +63,10 @@ public sealed class CallSessionTests
     [InlineData(true)]
     public void A_session_that_answers_no_call_for_ten_seconds_gives_a_notice(bool answers)
     {
-        List<Notice> notices = [];
+        List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
         Asked session = new();
-        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnNotice = notices.Add }, () => session);
+        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add }, () => session);
         TestPeer peer = network.Connect(server);
         for (ulong id = 1; id <= 3; id++) peer.Send(CallRig.FrameOf(id, ""));
         network.Advance(TimeSpan.FromSeconds(9));
@@ -79,8 +79,8 @@ public sealed class CallSessionTests
         network.Advance(TimeSpan.FromSeconds(9));
         Assert.Equal(answers ? 0 : 1, notices.Count);
         network.Advance(TimeSpan.FromSeconds(9));
-        Notice notice = Assert.Single(notices);
-        Assert.Equal((NoticeKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
+        DiagnosticEvent notice = Assert.Single(notices);
+        Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
         Assert.Contains("has 3 calls without an answer (openLimit) and has answered none for 10 s", notice.Message, StringComparison.Ordinal);
     }
 

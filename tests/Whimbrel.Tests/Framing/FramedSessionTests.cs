@@ -92,9 +92,9 @@ public sealed class FramedSessionTests
     [InlineData("\u0016\u0003\u0001\u0002\u0000\u0001", "look like TLS")]
     public void Bytes_of_another_protocol_give_one_notice_that_names_the_likely_cause(string sent, string expected)
     {
-        List<Notice> notices = [];
+        List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
-        ServerOptions options = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnNotice = notices.Add };
+        ServerOptions options = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add };
         Server server = new(options, static () => new Prefixed());
         for (int i = 0; i < 3; i++)
         {
@@ -103,8 +103,8 @@ public sealed class FramedSessionTests
             Assert.True(peer.IsReset);
         }
 
-        Notice notice = Assert.Single(notices);
-        Assert.Equal((NoticeKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
+        DiagnosticEvent notice = Assert.Single(notices);
+        Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
         Assert.StartsWith("Prefixed (session ", notice.Message, StringComparison.Ordinal);
         Assert.Contains(expected, notice.Message, StringComparison.Ordinal);
         Assert.Contains("FrameFormat", notice.Message, StringComparison.Ordinal);

@@ -334,21 +334,21 @@ public abstract class TlsLayerSuite
         X509Certificate2Collection roots = [new X509Certificate2(TestCertificates.RsaRoot)];
         X509Certificate2 weakAuthority = TestCertificates.MakeRsa("weak authority", 1024, HashAlgorithmName.SHA256, isAuthority: true);
         X509Certificate2 oldAuthority = TestCertificates.MakeRsa("old authority", 2048, HashAlgorithmName.SHA1, isAuthority: true);
-        (X509Certificate2 Leaf, X509Certificate2? Authority, TlsWeakness Allow, string? Words)[] cases =
+        (X509Certificate2 Leaf, X509Certificate2? Authority, TlsWeakAlgorithms Allow, string? Words)[] cases =
         [
-            (TestCertificates.MakeRsa("good", 2048, HashAlgorithmName.SHA256), null, TlsWeakness.None, null),
-            (TestCertificates.MakeRsa("short", 1024, HashAlgorithmName.SHA256), null, TlsWeakness.Rsa1024Key, "'CN=short' has an RSA key of 1024 bits, and 2048 are the least"),
-            (TestCertificates.MakeRsa("old", 2048, HashAlgorithmName.SHA1), null, TlsWeakness.Sha1Signature, "'CN=old' is signed with SHA-1"),
-            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakAuthority), weakAuthority, TlsWeakness.Rsa1024Key, "'CN=weak authority' has an RSA key of 1024 bits"),
-            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: oldAuthority), oldAuthority, TlsWeakness.Sha1Signature, "'CN=old authority' is signed with SHA-1"),
+            (TestCertificates.MakeRsa("good", 2048, HashAlgorithmName.SHA256), null, TlsWeakAlgorithms.None, null),
+            (TestCertificates.MakeRsa("short", 1024, HashAlgorithmName.SHA256), null, TlsWeakAlgorithms.Rsa1024Key, "'CN=short' has an RSA key of 1024 bits, and 2048 are the least"),
+            (TestCertificates.MakeRsa("old", 2048, HashAlgorithmName.SHA1), null, TlsWeakAlgorithms.Sha1Signature, "'CN=old' is signed with SHA-1"),
+            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakAuthority), weakAuthority, TlsWeakAlgorithms.Rsa1024Key, "'CN=weak authority' has an RSA key of 1024 bits"),
+            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: oldAuthority), oldAuthority, TlsWeakAlgorithms.Sha1Signature, "'CN=old authority' is signed with SHA-1"),
         ];
-        foreach ((X509Certificate2 leaf, X509Certificate2? authority, TlsWeakness allow, string? words) in cases)
+        foreach ((X509Certificate2 leaf, X509Certificate2? authority, TlsWeakAlgorithms allow, string? words) in cases)
         {
             X509Certificate2Collection? sent = authority is null ? null : [authority];
-            OpenSslProfile server = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(leaf, sent), AllowedWeaknesses = TlsWeakness.Rsa1024Key | TlsWeakness.Sha1Signature }, true);
-            foreach (TlsWeakness allowed in (TlsWeakness[])[TlsWeakness.None, TlsWeakness.Rsa1024Key, TlsWeakness.Sha1Signature])
+            OpenSslProfile server = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(leaf, sent), AllowedWeakAlgorithms = TlsWeakAlgorithms.Rsa1024Key | TlsWeakAlgorithms.Sha1Signature }, true);
+            foreach (TlsWeakAlgorithms allowed in (TlsWeakAlgorithms[])[TlsWeakAlgorithms.None, TlsWeakAlgorithms.Rsa1024Key, TlsWeakAlgorithms.Sha1Signature])
             {
-                using TlsPair pair = new TlsPair(server, Prepare(new TlsOptions { HostName = "chat.test", Roots = roots, AllowedWeaknesses = allowed }, false)).Shake();
+                using TlsPair pair = new TlsPair(server, Prepare(new TlsOptions { HostName = "chat.test", Roots = roots, AllowedWeakAlgorithms = allowed }, false)).Shake();
                 if ((allow & ~allowed) == 0)
                 {
                     pair.Talk();
@@ -357,7 +357,7 @@ public abstract class TlsLayerSuite
 
                 Assert.Equal(TlsFailure.CertificateRejected, pair.Client.Fault.Cause);
                 Assert.Contains(words!, pair.Client.Fault.Message, StringComparison.Ordinal);
-                Assert.Contains($"TlsOptions.AllowedWeaknesses = {allow}", pair.Client.Fault.Message, StringComparison.Ordinal);
+                Assert.Contains($"TlsOptions.AllowedWeakAlgorithms = {allow}", pair.Client.Fault.Message, StringComparison.Ordinal);
             }
         }
     }
@@ -367,12 +367,12 @@ public abstract class TlsLayerSuite
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         X509Certificate2 weak = TestCertificates.MakeRsa("weak client", 1024, HashAlgorithmName.SHA256, forServers: false);
-        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(weak), AllowedWeaknesses = TlsWeakness.Rsa1024Key }, false);
-        foreach (TlsWeakness allowed in (TlsWeakness[])[TlsWeakness.None, TlsWeakness.Rsa1024Key])
+        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(weak), AllowedWeakAlgorithms = TlsWeakAlgorithms.Rsa1024Key }, false);
+        foreach (TlsWeakAlgorithms allowed in (TlsWeakAlgorithms[])[TlsWeakAlgorithms.None, TlsWeakAlgorithms.Rsa1024Key])
         {
-            TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = [new X509Certificate2(TestCertificates.RsaRoot)], AllowedWeaknesses = allowed };
+            TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = [new X509Certificate2(TestCertificates.RsaRoot)], AllowedWeakAlgorithms = allowed };
             using TlsPair pair = new TlsPair(Prepare(server, true), client).Shake();
-            if (allowed != TlsWeakness.None) pair.Talk();
+            if (allowed != TlsWeakAlgorithms.None) pair.Talk();
             else Assert.Contains("'CN=weak client' has an RSA key of 1024 bits", pair.Server.Fault.Message, StringComparison.Ordinal);
         }
     }
@@ -490,7 +490,7 @@ public abstract class TlsLayerSuite
         Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "chat.test", PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Client)], Verify = See }, "none of PinnedKeys");
         Assert.Equal(SslPolicyErrors.RemoteCertificateChainErrors, errors);
         X509Certificate2 weak = TestCertificates.MakeRsa("weak", 2048, HashAlgorithmName.SHA1);
-        OpenSslProfile shows = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(weak), AllowedWeaknesses = TlsWeakness.Sha1Signature }, true);
+        OpenSslProfile shows = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(weak), AllowedWeakAlgorithms = TlsWeakAlgorithms.Sha1Signature }, true);
         using TlsPair pair = new TlsPair(shows, Prepare(new TlsOptions { HostName = "chat.test", Roots = [new X509Certificate2(TestCertificates.RsaRoot)], Verify = See }, false)).Shake();
         Assert.Contains("signed with SHA-1", pair.Client.Fault.Message, StringComparison.Ordinal);
         Assert.Equal(SslPolicyErrors.RemoteCertificateChainErrors, errors);
@@ -629,7 +629,7 @@ public abstract class TlsLayerSuite
         TlsOptions Options(TlsCertificate? own) => new()
         {
             Certificate = own,
-            UnknownName = TlsUnknownName.Refuse,
+            UnknownName = TlsUnknownServerName.Refuse,
             Names = new Dictionary<string, TlsOptions> { ["chat.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Server) } },
         };
         TlsProfile with = Prepare(Options(TlsCertificate.From(TestCertificates.Server)), true), without = Prepare(Options(null), true);

@@ -27,7 +27,7 @@ internal static class Program
         });
         int left = int.Parse(args[2], CultureInfo.InvariantCulture);
         using var held = Holding(int.Parse(args[3], CultureInfo.InvariantCulture));
-        await using var engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(args[0], ignoreCase: true), Loops = 2, OnNotice = Note });
+        await using var engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(args[0], ignoreCase: true), Loops = 2, OnDiagnosticEvent = Report });
         var scheduling = args[1] == "pool" ? Scheduling.ThreadPool : Scheduling.Inline;
         await using var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling }, () => new Answers());
         try
@@ -67,9 +67,9 @@ internal static class Program
     }
 
     // A notice about a slow loop iteration depends on the machine and is ignored.
-    private static void Note(Notice notice)
+    private static void Report(DiagnosticEvent notice)
     {
-        if (notice.Kind != NoticeKind.DescriptorLimit) return;
+        if (notice.Kind != DiagnosticEventKind.DescriptorLimit) return;
         Interlocked.Increment(ref s_notices);
         s_full.TrySetResult();
     }

@@ -15,7 +15,7 @@ internal abstract class TrustPeer : IAsyncDisposable
     public const string Line = "hello";
 
     // Connects, sends the line, and returns the received line (null if there was none) and the diagnostics of the peer.
-    public abstract Task<(string? Answer, string Told)> DialAsync(TrustCase which, int port);
+    public abstract Task<(string? Answer, string Told)> ConnectAsync(TrustCase which, int port);
 
     // Serves one connection and sends its line back, unchanged or reversed.
     public abstract Task<int> ListenAsync(TrustCase which);
@@ -28,7 +28,7 @@ internal sealed class SslStreamPeer : TrustPeer
     private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
     private Task _serving = Task.CompletedTask;
 
-    public override async Task<(string? Answer, string Told)> DialAsync(TrustCase which, int port)
+    public override async Task<(string? Answer, string Told)> ConnectAsync(TrustCase which, int port)
     {
         using TcpClient socket = new();
         await socket.ConnectAsync(IPAddress.Loopback, port);
@@ -113,7 +113,7 @@ internal sealed class OpenSslPeer : TrustPeer
     private readonly TemporaryFolder _folder = new();
     private Process? _process;
 
-    public override async Task<(string? Answer, string Told)> DialAsync(TrustCase which, int port)
+    public override async Task<(string? Answer, string Told)> ConnectAsync(TrustCase which, int port)
     {
         List<string> arguments = ["s_client", "-quiet", "-connect", $"127.0.0.1:{port}", "-verify_return_error", "-CAfile", TrustMaterial.Get(which.Roots).Write(_folder, "ca.pem")];
         bool isAddress = IPAddress.TryParse(which.Host, out _);

@@ -16,7 +16,7 @@ public class TrustTests
 
 #pragma warning disable CA5397, SYSLIB0039, CA5398 // obsolete versions are enabled to test that they are rejected
     // Our side is the client: which servers does it trust?
-    private static readonly TrustCase[] s_dialling =
+    private static readonly TrustCase[] s_connecting =
     [
         new("a good certificate"),
         new("an RSA certificate") { Server = "server RSA" },
@@ -82,15 +82,15 @@ public class TrustTests
     ];
 #pragma warning restore CA5397, SYSLIB0039, CA5398
 
-    public static TheoryData<string, string, TlsProvider> Dialling => All(s_dialling);
+    public static TheoryData<string, string, TlsProvider> Connecting => All(s_connecting);
 
     public static TheoryData<string, string, TlsProvider> Serving => All(s_serving);
 
     [Theory]
-    [MemberData(nameof(Dialling))]
+    [MemberData(nameof(Connecting))]
     public async Task Our_client_connects(string name, string peerName, TlsProvider provider)
     {
-        TrustCase which = s_dialling.Single(c => c.Name == name);
+        TrustCase which = s_connecting.Single(c => c.Name == name);
         await using TrustPeer peer = PeerOf(peerName, which);
         using TemporaryFolder folder = new();
         int port = await peer.ListenAsync(which);
@@ -107,10 +107,10 @@ public class TrustTests
             Verify = which.Verdict is { } verdict ? _ => verdict : null,
         };
         TrustSession session = new(dials: true);
-        await using Client dialler = new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls }, () => session);
+        await using Client connector = new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls }, () => session);
         try
         {
-            await dialler.ConnectAsync(TestContext.Current.CancellationToken);
+            await connector.ConnectAsync(TestContext.Current.CancellationToken);
         }
         catch (NetworkException)
         {
@@ -148,7 +148,7 @@ public class TrustTests
         TrustSession session = new(dials: false);
         await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => session);
         await StartAsync(server);
-        (string? answer, string told) = await peer.DialAsync(which, ((IPEndPoint)server.EndPoint!).Port);
+        (string? answer, string told) = await peer.ConnectAsync(which, ((IPEndPoint)server.EndPoint!).Port);
         if (which.Failure == Ok)
         {
             Assert.True(answer == TrustPeer.Line, told);
@@ -297,7 +297,7 @@ public class TrustTests
             if (dials) Send(Encoding.ASCII.GetBytes(TrustPeer.Line + "\n"));
         }
 
-        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        protected override int OnData(ReadOnlySpan<byte> unread)
         {
             int end = unread.IndexOf((byte)'\n');
             if (end < 0) return 0;

@@ -25,7 +25,7 @@ internal sealed class Asker(TaskCompletionSource<string> answer) : Session
 {
     protected override void OnConnected() => Send("whimbrel\n");
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         int end = unread.IndexOf((byte)'\n');
         if (end < 0) return 0;

@@ -23,11 +23,11 @@ internal static class WebProgram
             HostApplicationBuilder builder = Host.CreateApplicationBuilder();
             builder.Logging.ClearProviders();
             builder.Configuration["Web:Address"] = "http://127.0.0.1:0";
-            builder.Services.AddSingleton(new Note("buy milk"));
+            builder.Services.AddSingleton(new Report("buy milk"));
             builder.Services.AddWhimbrelHttpServer("Web", (services, web) =>
             {
                 web.Get("/hello/{name}", (request, response) => response.Text($"Hello {request.Route["name"]}"));
-                web.Get("/note", (_, response) => response.Json(services.GetRequiredService<Note>(), NoteJson.Default.Note));
+                web.Get("/note", (_, response) => response.Json(services.GetRequiredService<Report>(), NoteJson.Default.Report));
                 web.WebSocket("/echo", async (socket, stop) =>
                 {
                     while (await socket.ReceiveMessageAsync(stop) is { } message) await socket.SendTextAsync(message.Data, stop);
@@ -61,8 +61,8 @@ internal static class WebProgram
     }
 }
 
-internal sealed record Note(string Text);
+internal sealed record Report(string Text);
 
-[JsonSerializable(typeof(Note))]
+[JsonSerializable(typeof(Report))]
 [JsonSourceGenerationOptions(PropertyNamingPolicy = JsonKnownNamingPolicy.CamelCase)]
 internal sealed partial class NoteJson : JsonSerializerContext;

@@ -183,8 +183,8 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
             case Listener listener:
                 AcceptSome(listener, slot);
                 break;
-            case Connector connector:
-                Dialled(connector);
+            case ConnectAttempt connector:
+                Connected(connector);
                 break;
             case DatagramResident socket:
                 DeliverDatagrams(socket, mask, slot, generation);
@@ -274,7 +274,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     private void NoteSize(Connection connection, int slot, uint generation, int count)
     {
         if (connection.Slot != slot || connection.SlotGeneration != generation) return;
-        _slots[slot].Size.Note(count, connection.MuchFrom(ReceiveBytes));
+        _slots[slot].Size.Report(count, connection.MuchFrom(ReceiveBytes));
     }
 
     /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>
@@ -316,7 +316,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
             case Listener listener:
                 listener.CompleteAcceptError(error, shed: false);
                 break;
-            case Connector connector:
+            case ConnectAttempt connector:
                 connector.CompleteAttach(error);
                 break;
             case DatagramResident socket:
@@ -388,7 +388,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
             case Listener listener:
                 Opened(listener, slot.Fd = _sockets.Open(listener));
                 break;
-            case Connector connector:
+            case ConnectAttempt connector:
                 AttachConnector(connector, ref slot);
                 break;
             case DatagramResident socket:
@@ -415,9 +415,9 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         connection.CompleteAttach(0);
     }
 
-    private void AttachConnector(Connector connector, ref EpollSlot slot)
+    private void AttachConnector(ConnectAttempt connector, ref EpollSlot slot)
     {
-        int fd = slot.Fd = _sockets.Dial(connector, out bool pending);
+        int fd = slot.Fd = _sockets.Connect(connector, out bool pending);
         if (fd >= 0 && pending)
         {
             slot.Wanted = EpollAbi.EPOLLOUT;
@@ -430,10 +430,10 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         Opened(connector, fd);
     }
 
-    private void Dialled(Connector connector)
+    private void Connected(ConnectAttempt connector)
     {
         int fd = _slots[connector.Slot].Fd;
-        connector.CompleteAttach(_sockets.EndDial(connector, fd));
+        connector.CompleteAttach(_sockets.EndConnect(connector, fd));
     }
 
     internal override RawSocket Release(Resident resident)
@@ -656,9 +656,9 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 
     internal override void StrandSendFailed(Connection connection, int error) => FailSend(connection, error);
 
-    internal override void FinishSend(Connection connection)
+    internal override void ShutdownSend(Connection connection)
     {
         ref EpollSlot slot = ref _slots[connection.Slot];
-        slot.Opening.FinishSend(_sockets, slot.Fd);
+        slot.Opening.ShutdownSend(_sockets, slot.Fd);
     }
 }

@@ -124,7 +124,7 @@ internal sealed class PortableDatagrams
     internal unsafe bool BeginSend(DatagramResident resident, ref QueuedDatagram datagram)
     {
         Memory<byte> bytes = _block.Over(datagram.Data, datagram.Length);
-        ValueTask<int> task = datagram.Peer.IsNobody || (resident.IsConnected && datagram.Peer == resident.Remote)
+        ValueTask<int> task = datagram.Peer.IsNone || (resident.IsConnected && datagram.Peer == resident.Remote)
             ? _socket.SendAsync((ReadOnlyMemory<byte>)bytes, SocketFlags.None)
             : _socket.SendToAsync(bytes, SocketFlags.None, Encode(in datagram.Peer));
         _send = task.ConfigureAwait(false).GetAwaiter();
@@ -150,7 +150,7 @@ internal sealed class PortableDatagrams
     /// <summary>Can be sent to by this socket at all: the framework's exceptions for the wrong family differ.</summary>
     internal int Check(in DatagramPeer peer, bool isConnected)
     {
-        if (peer.IsNobody) return isConnected ? 0 : Errno.EINVAL;
+        if (peer.IsNone) return isConnected ? 0 : Errno.EINVAL;
         bool fits = _isUnix ? peer.Name is not null : _isV6 ? peer.IsV4 || peer.IsV6 : peer.IsV4;
         if (!fits) return Errno.EAFNOSUPPORT;
         return !_isUnix && peer.Port == 0 ? Errno.EINVAL : 0;

@@ -137,7 +137,7 @@ internal sealed unsafe partial class PortableLoop
             bool isAttached = Hand(connection, block[..(held + count)]);
             Poison(block[..(held + count)]);
             if (!isAttached) return;
-            _slots[slot].Size.Note(held + count, connection.TakesLargeBlocks ? ReceiveBytes : int.MaxValue);
+            _slots[slot].Size.Report(held + count, connection.TakesLargeBlocks ? ReceiveBytes : int.MaxValue);
         }
 
         if (isEnd) ReceiveEnded(connection);
@@ -240,7 +240,7 @@ internal sealed unsafe partial class PortableLoop
         return sent;
     }
 
-    internal override void FinishSend(Connection connection)
+    internal override void ShutdownSend(Connection connection)
     {
         ref PortableSlot slot = ref _slots[connection.Slot];
         if (slot.IsDeferred) slot.FinishesLater = true;

@@ -50,7 +50,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         internal bool IsReading; // Operation is in flight or listed
         internal bool IsDetaching;
         internal bool IsDeferred; // fast open: the peer has not answered yet
-        internal bool FinishesLater; // FinishSend came meanwhile
+        internal bool FinishesLater; // ShutdownSend came meanwhile
         internal PortableDatagrams? Datagrams; // of a datagram socket
     }
 
@@ -173,7 +173,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
                 Accepted((Listener)operation.Resident, operation);
                 break;
             case OperationKind.Connect:
-                Dialled((Connector)operation.Resident, operation);
+                Connected((ConnectAttempt)operation.Resident, operation);
                 break;
             case OperationKind.Open:
                 OpenDeferred((Connection)operation.Resident, operation);
@@ -233,7 +233,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
             case Listener listener:
                 AttachListener(listener);
                 break;
-            case Connector connector:
+            case ConnectAttempt connector:
                 AttachConnector(connector);
                 break;
             case DatagramResident socket:
@@ -302,7 +302,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         listener.CompleteAttach(0);
     }
 
-    private void AttachConnector(Connector connector)
+    private void AttachConnector(ConnectAttempt connector)
     {
         Socket? socket = null;
         PortableOperation operation = new(_completions, OperationKind.Connect) { RemoteEndPoint = connector.Target };
@@ -337,7 +337,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         }
     }
 
-    private void Refuse(Connector connector, PortableOperation operation, Socket? socket, int error)
+    private void Refuse(ConnectAttempt connector, PortableOperation operation, Socket? socket, int error)
     {
         connector.EndSharing();
         socket?.Dispose();
@@ -347,7 +347,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         connector.CompleteAttach(error);
     }
 
-    private void Dialled(Connector connector, PortableOperation operation)
+    private void Connected(ConnectAttempt connector, PortableOperation operation)
     {
         ref PortableSlot slot = ref _slots[connector.Slot];
         int error = ErrnoOf(operation.SocketError, connector.Target);

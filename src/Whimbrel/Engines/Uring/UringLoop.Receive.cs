@@ -230,7 +230,7 @@ internal sealed unsafe partial class UringLoop
 
             // The callback may have ended it, or stopped it.
             if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
-            _slots[slot].Size.Note(result, connection.MuchFrom(_ring.LargeBufferBytes));
+            _slots[slot].Size.Report(result, connection.MuchFrom(_ring.LargeBufferBytes));
             if (!_slots[slot].IsReady)
             {
                 if (NeedsReceive(slot)) StartReceive(connection);
@@ -272,7 +272,7 @@ internal sealed unsafe partial class UringLoop
 
         s.Failures = 0;
         NoteSize(connection, slot, spliced);
-        s.Size.Note(spliced, Duct.FromBytes);
+        s.Size.Report(spliced, Duct.FromBytes);
         // A splice ends for more reasons than that there is no more: a receive says so.
         s.IsReady = true;
         return s.IsWanted;

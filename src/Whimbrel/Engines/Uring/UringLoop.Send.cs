@@ -250,9 +250,9 @@ internal sealed unsafe partial class UringLoop
         connection.CompleteSend();
     }
 
-    internal override void FinishSend(Connection connection)
+    internal override void ShutdownSend(Connection connection)
     {
         ref UringSlot slot = ref _slots[connection.Slot];
-        slot.Opening.FinishSend(_sockets, slot.Fd);
+        slot.Opening.ShutdownSend(_sockets, slot.Fd);
     }
 }

@@ -266,7 +266,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
                 if (slot.Fd >= 0) MakeBlocking(slot.Fd);
                 Opened(listener, slot.Fd);
                 break;
-            case Connector connector:
+            case ConnectAttempt connector:
                 AttachConnector(connector, ref slot);
                 break;
             case DatagramResident socket:
@@ -295,9 +295,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         return slot.DoesNotWait = _sockets.SetWaits(slot.Fd, false) == 0;
     }
 
-    private void AttachConnector(Connector connector, ref UringSlot slot)
+    private void AttachConnector(ConnectAttempt connector, ref UringSlot slot)
     {
-        int fd = slot.Fd = _sockets.Dial(connector, out bool pending);
+        int fd = slot.Fd = _sockets.Connect(connector, out bool pending);
         if (fd >= 0 && pending)
         {
             PushPoll(connector, EpollAbi.EPOLLOUT);
@@ -326,9 +326,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
 
         ref UringSlot s = ref _slots[slot];
-        if (resident is Connector connector)
+        if (resident is ConnectAttempt connector)
         {
-            connector.CompleteAttach(result < 0 ? -result : _sockets.EndDial(connector, s.Fd));
+            connector.CompleteAttach(result < 0 ? -result : _sockets.EndConnect(connector, s.Fd));
             return;
         }
 
@@ -455,8 +455,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
             if (ResidentAt(slot) is { } resident) GiveUp(resident, slot);
         }
 
-        Engine.Note(new Notice(
-            NoticeKind.System,
+        Engine.Report(new DiagnosticEvent(
+            DiagnosticEventKind.System,
             $"{this}: io_uring does not go on: {ErrorText.Of(error)}. Its connections were ended, and it works on with a new ring.",
             "no-io-uring.md"));
     }
@@ -472,7 +472,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
         catch (NetworkException e)
         {
-            if (_brokenBy == 0) Engine.Note(new Notice(NoticeKind.System, $"{this}: io_uring does not go on: {ErrorText.Of(error)}. {e.Error.Message} It is tried again until there is one.", "no-io-uring.md"));
+            if (_brokenBy == 0) Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, $"{this}: io_uring does not go on: {ErrorText.Of(error)}. {e.Error.Message} It is tried again until there is one.", "no-io-uring.md"));
             _brokenBy = error;
             Thread.Sleep(OpenAgainMs);
             return null;
@@ -501,7 +501,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         if (wasClosing) Closed(resident, slot, 0);
         else if (_slots[slot].IsDetaching) CloseDescriptor(resident, slot);
         else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
-        else if (resident is Connector connector) connector.CompleteAttach(Errno.EIO);
+        else if (resident is ConnectAttempt connector) connector.CompleteAttach(Errno.EIO);
         else if (NeedsReceive(slot)) StartReceive(resident);
         if (resident is DatagramResident { IsSendInFlight: true } socket && resident.Slot == slot && !_slots[slot].IsDetaching) ArmWritable(socket);
     }

@@ -149,7 +149,7 @@ internal sealed unsafe class UringProbe
         if (trouble is null)
         {
             _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ACCEPT, Descriptor = listener, Priority = UringAbi.IORING_ACCEPT_MULTISHOT, OperationFlags = SocketAbi.SOCK_CLOEXEC, UserData = 10 });
-            for (int i = 0; i < 2 && trouble is null; i++) trouble = TestDial(address, length);
+            for (int i = 0; i < 2 && trouble is null; i++) trouble = TestConnect(address, length);
             _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = 10, UserData = 11 });
             if (trouble is null && (!TryWait(11, out CompletionEntry _) || !TryWait(10, out CompletionEntry ended) || ended.Result != -Errno.ECANCELED)) trouble = "an accept of io_uring cannot be cancelled here";
         }
@@ -158,15 +158,15 @@ internal sealed unsafe class UringProbe
         return trouble;
     }
 
-    private string? TestDial(byte* address, uint length)
+    private string? TestConnect(byte* address, uint length)
     {
-        int dialler = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0);
-        if (dialler < 0) return $"a socket for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        int connector = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0);
+        if (connector < 0) return $"a socket for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
         string? trouble = null;
-        if (Syscall.Connect(dialler, address, length) != 0) trouble = $"a dial for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        if (Syscall.Connect(connector, address, length) != 0) trouble = $"a dial for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
         else if (!TryWait(10, out CompletionEntry accepted) || accepted.Result < 0 || (accepted.Flags & UringAbi.IORING_CQE_F_MORE) == 0) trouble = "a multishot accept of io_uring does not work here";
         else Syscall.Close(accepted.Result);
-        Syscall.Close(dialler);
+        Syscall.Close(connector);
         return trouble;
     }
 

@@ -57,7 +57,7 @@ public sealed class CaseSocketTests
         {
             // Which of several concurrent connections is accepted here does not matter, but they must be of the same
             // kind.
-            await s_dialling.WaitAsync(cancellation);
+            await s_connecting.WaitAsync(cancellation);
             try
             {
                 WebSocketClient client = new($"{(isTls ? "wss" : "ws")}://a:{((IPEndPoint)listener.LocalEndpoint).Port}/ws", options, static () => new EchoingSession(), extensions.Length == 0 ? plain : PackedDialogue.Options);
@@ -80,19 +80,19 @@ public sealed class CaseSocketTests
             }
             finally
             {
-                s_dialling.Release();
+                s_connecting.Release();
             }
         });
         foreach (WebSocketClient client in clients) await client.DisposeAsync();
     }
 
-    private static readonly SemaphoreSlim s_dialling = new(1);
+    private static readonly SemaphoreSlim s_connecting = new(1);
 
     private static Engine NewEngine(EngineKind kind)
     {
         EngineSupport support = Engine.SupportFor(kind);
         Assert.SkipUnless(support.IsAvailable, support.Reason);
-        return new Engine(new EngineOptions { Kind = kind, Loops = 2, OnNotice = static _ => { } });
+        return new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = static _ => { } });
     }
 
     private static async Task EachAsync(WebSocketRole role, Func<string, CancellationToken, Task<(Stream Stream, string Head)>> openAsync)

@@ -1,12 +1,12 @@
 namespace Whimbrel;
 
 /// <summary>
-/// From <see cref="Session.GatherWakes"/> until it is disposed: what this thread sends and posts wakes a sleeping loop behind what the thread pool has queued already,
+/// From <see cref="Session.BatchWakeUps"/> until it is disposed: what this thread sends and posts wakes a sleeping loop behind what the thread pool has queued already,
 /// so that the answers of many callbacks on the pool leave with one wake instead of one each. Only the wake comes later, by the time that the pool takes for its
 /// queue, and by some 60 ms at most when all its threads are blocked. On a thread that is not the pool's it changes nothing. For a thread that is about to go back to
 /// the pool; not nested.
 /// </summary>
-public readonly ref struct PoolWakes : IDisposable
+public readonly ref struct WakeUpBatch : IDisposable
 {
     [ThreadStatic]
     private static bool t_isWanted;
@@ -16,7 +16,7 @@ public readonly ref struct PoolWakes : IDisposable
 
     private readonly bool _isHere;
 
-    internal PoolWakes(Engine engine, bool mayLinger = false)
+    internal WakeUpBatch(Engine engine, bool mayLinger = false)
     {
         if (!engine.IsOnPool) return;
         t_isWanted = _isHere = true;

@@ -5,7 +5,7 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>One dial of a client or a dialler, and the connection that came of it. On the loop where it was begun, but for the members that say otherwise.</summary>
-internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
+internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targets)
 {
     private Loop? _loop;
     private Loop? _chosen; // also before it began there
@@ -39,7 +39,7 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
     internal bool Post(Loop? wanted = null)
     {
         _chosen = wanted ?? Options.Loop ?? host.Engine.NextLoop();
-        return _chosen.PostControl(static (loop, a, _, _) => ((DialAttempt)a!).Start(loop), this);
+        return _chosen.PostControl(static (loop, a, _, _) => ((PendingConnect)a!).Start(loop), this);
     }
 
     private void Start(Loop loop)
@@ -73,18 +73,18 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
     }
 
     /// <summary>The session's OnConnecting has returned.</summary>
-    internal void Dial(Connection connection)
+    internal void Connect(Connection connection)
     {
         if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
         else if (IsCancelled) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
-        if (connection.State == ConnectionState.Connecting) new Dial(connection, targets, Options.LocalEndPoint).Start(Options.ConnectTimeout);
+        if (connection.State == ConnectionState.Connecting) new ConnectOperation(connection, targets, Options.LocalEndPoint).Start(Options.ConnectTimeout);
     }
 
     /// <summary>Gives up the dial; a connection stays. Any thread. Before Start ran there is no loop yet, and Start looks at the token itself.</summary>
     internal void Cancel() => Volatile.Read(ref _loop)?.PostControl(
         static (_, a, _, _) =>
         {
-            DialAttempt attempt = (DialAttempt)a!;
+            PendingConnect attempt = (PendingConnect)a!;
             if (attempt.Session?.Connection is { } connection && (connection.IsBeginning || attempt.IsOpening)) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
         },
         this);

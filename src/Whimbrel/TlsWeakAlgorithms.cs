@@ -1,11 +1,11 @@
 namespace Whimbrel;
 
 /// <summary>
-/// What is too weak for a certificate of today, and may be allowed for old devices (<see cref="TlsOptions.AllowedWeaknesses"/>). What is not
+/// What is too weak for a certificate of today, and may be allowed for old devices (<see cref="TlsOptions.AllowedWeakAlgorithms"/>). What is not
 /// named here is never allowed: MD5, DSA, curves below 224 bits, RSA below 1,024.
 /// </summary>
 [Flags]
-public enum TlsWeakness
+public enum TlsWeakAlgorithms
 {
     /// <summary>Nothing weak (the default).</summary>
     None = 0,

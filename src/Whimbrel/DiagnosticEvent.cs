@@ -2,8 +2,8 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>What a <see cref="Notice"/> is about.</summary>
-public enum NoticeKind
+/// <summary>What a <see cref="DiagnosticEvent"/> is about.</summary>
+public enum DiagnosticEventKind
 {
     /// <summary>A callback kept a loop busy for longer than <see cref="EngineOptions.BlockedLoopMs"/>.</summary>
     BlockedLoop,
@@ -58,7 +58,7 @@ public enum NoticeKind
 /// <param name="Exception">
 /// The exception that the notice is about, with its stack trace; null when there is none. Its own texts are as they were thrown, and not escaped.
 /// </param>
-public readonly record struct Notice(NoticeKind Kind, string Message, string Page, Exception? Exception = null)
+public readonly record struct DiagnosticEvent(DiagnosticEventKind Kind, string Message, string Page, Exception? Exception = null)
 {
     /// <summary>What happened, why, and what to do: one line, without control characters.</summary>
     public string Message { get; init => field = Escaped.Of(value); } = Escaped.Of(Message);

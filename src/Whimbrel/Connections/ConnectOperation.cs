@@ -18,7 +18,7 @@ namespace Whimbrel.Connections;
 /// that the two families take turns. With a fixed local port they are tried one after the other: a second socket could
 /// not be bound to it.
 /// </remarks>
-internal sealed class Dial : Undertaking, ILookupWaiter
+internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
 {
     /// <summary>Head start of an address over the next one (RFC 8305, 5: recommended).</summary>
     private static readonly TimeSpan s_headStart = TimeSpan.FromMilliseconds(250);
@@ -30,7 +30,7 @@ internal sealed class Dial : Undertaking, ILookupWaiter
     private readonly Place[] _places;
     private readonly EndPoint? _local;
     private readonly bool _oneByOne;
-    private readonly List<Connector> _connectors = [];
+    private readonly List<ConnectAttempt> _attempts = [];
     private readonly List<NetworkException> _failures = [];
     private CloseReason _mostTelling;
     private LoopTimer? _deadline;
@@ -46,14 +46,14 @@ internal sealed class Dial : Undertaking, ILookupWaiter
         internal int Taken;
     }
 
-    internal Dial(Connection connection, IReadOnlyList<EndPoint> targets, EndPoint? local)
+    internal ConnectOperation(Connection connection, IReadOnlyList<EndPoint> targets, EndPoint? local)
     {
         _connection = connection;
         _local = local;
         _oneByOne = local is IPEndPoint { Port: not 0 } or UnixDomainSocketEndPoint;
         _places = new Place[targets.Count];
         for (int i = 0; i < _places.Length; i++) _places[i].Target = targets[i];
-        connection.Dial = this;
+        connection.ConnectOperation = this;
     }
 
     public Loop Loop => _connection.Loop;
@@ -63,7 +63,7 @@ internal sealed class Dial : Undertaking, ILookupWaiter
     internal void Start(TimeSpan timeout)
     {
         Loop.Add(this);
-        _deadline = Loop.StartTimer(timeout, static state => ((Dial)state!).TimedOut(), this);
+        _deadline = Loop.StartTimer(timeout, static state => ((ConnectOperation)state!).TimedOut(), this);
         for (int i = 0; i < _places.Length; i++)
         {
             if (_places[i].Target is DnsEndPoint name) _places[i].Lookup = Loop.Engine.Resolver.Ask(name.Host, this);
@@ -85,11 +85,11 @@ internal sealed class Dial : Undertaking, ILookupWaiter
             place.Lookup = null;
             DnsEndPoint name = (DnsEndPoint)place.Target;
             place.Addresses = TakeTurns(lookup.Addresses, name);
-            if (place.Addresses.Count == 0) Note(name, new CloseReason(CloseCause.UnknownHost, 0, lookup.Error ?? new SocketException((int)SocketError.NoData)));
+            if (place.Addresses.Count == 0) Report(name, new CloseReason(CloseCause.UnknownHost, 0, lookup.Error ?? new SocketException((int)SocketError.NoData)));
         }
 
         // An address that has its head start keeps it.
-        if (_connectors.Count == 0 || _next is null) TryNext();
+        if (_attempts.Count == 0 || _next is null) TryNext();
     }
 
     /// <summary>The system's order, changed so that IPv6 and IPv4 take turns, beginning with the family that the system prefers (RFC 8305, 4).</summary>
@@ -127,19 +127,19 @@ internal sealed class Dial : Undertaking, ILookupWaiter
         {
             if (TakeAddress(out string? host) is not { } address)
             {
-                if (_connectors.Count == 0 && !IsLookingUp) Fail();
+                if (_attempts.Count == 0 && !IsLookingUp) Fail();
                 return;
             }
 
             if (!Fits(address))
             {
-                Note(address, new CloseReason(CloseCause.Unreachable, Linux.Errno.EADDRNOTAVAIL));
+                Report(address, new CloseReason(CloseCause.Unreachable, Linux.Errno.EADDRNOTAVAIL));
                 continue;
             }
 
-            Connector connector = new(this, address, _local) { HostName = host };
-            _connectors.Add(connector);
-            if (!_oneByOne && HasMore) _next = Loop.StartTimer(s_headStart, static state => ((Dial)state!).TryNext(), this);
+            ConnectAttempt connector = new(this, address, _local) { HostName = host };
+            _attempts.Add(connector);
+            if (!_oneByOne && HasMore) _next = Loop.StartTimer(s_headStart, static state => ((ConnectOperation)state!).TryNext(), this);
             Loop.Attach(connector);
             return;
         }
@@ -204,28 +204,28 @@ internal sealed class Dial : Undertaking, ILookupWaiter
     // ------------------------------------------------------------------ results
 
     /// <summary>A connector has failed, and its descriptor is closed.</summary>
-    internal void Failed(Connector connector, CloseReason reason)
+    internal void Failed(ConnectAttempt connector, CloseReason reason)
     {
-        if (!_connectors.Remove(connector) || _isOver) return;
-        Note(connector.Target, reason);
+        if (!_attempts.Remove(connector) || _isOver) return;
+        Report(connector.Target, reason);
         TryNext();
     }
 
     /// <summary>A connector has a connected socket. Completion phase: sessions may be called.</summary>
-    internal void Connected(Connector connector, RawSocket socket)
+    internal void Connected(ConnectAttempt connector, RawSocket socket)
     {
         // The end of the dial gives up all that are under way, also those that are connected and have not told yet.
         Debug.Assert(!_isOver, "a connector that was given up has told nobody");
-        _connectors.Remove(connector);
+        _attempts.Remove(connector);
         End(new CloseReason(CloseCause.Cancelled));
-        _connection.Dial = null;
+        _connection.ConnectOperation = null;
         _connection.Session.SetLocalEndPoint(connector.LocalEndPoint);
         _connection.Session.SetRemoteEndPoint(connector.Target);
-        _connection.DialledHost = connector.HostName;
+        _connection.ConnectedHost = connector.HostName;
         _connection.Adopt(socket);
     }
 
-    private void Note(EndPoint where, CloseReason reason)
+    private void Report(EndPoint where, CloseReason reason)
     {
         if (_failures.Count == 0 || Rank(reason.Cause) < Rank(_mostTelling.Cause)) _mostTelling = reason;
         _failures.Add(new NetworkException(reason.Error with { Message = $"{where}: {reason}" }, reason.Exception));
@@ -248,15 +248,15 @@ internal sealed class Dial : Undertaking, ILookupWaiter
         if (_failures.Count > 1) _mostTelling = _mostTelling with { Exception = new AggregateException("All addresses failed.", _failures) };
         CloseReason reason = _mostTelling;
         End(reason);
-        _connection.DialFailed(reason);
+        _connection.ConnectFailed(reason);
     }
 
     private void TimedOut()
     {
         if (_isOver) return;
         CloseReason reason = new(CloseCause.TimedOut);
-        bool isPlain = _failures.Count == 0 && _connectors.Count == 1 && !IsLookingUp;
-        foreach (Connector connector in _connectors) Note(connector.Target, reason);
+        bool isPlain = _failures.Count == 0 && _attempts.Count == 1 && !IsLookingUp;
+        foreach (ConnectAttempt connector in _attempts) Report(connector.Target, reason);
         for (int i = 0; i < _places.Length; i++)
         {
             if (_places[i].Lookup is not null) _failures.Add(new NetworkException(reason.Error with { Message = $"{_places[i].Target}: the name was not resolved in time" }));
@@ -264,7 +264,7 @@ internal sealed class Dial : Undertaking, ILookupWaiter
 
         if (!isPlain) reason = reason with { Exception = new AggregateException("Not connected in time.", _failures) };
         End(reason);
-        _connection.DialFailed(reason);
+        _connection.ConnectFailed(reason);
     }
 
     // ------------------------------------------------------------------ the end
@@ -290,7 +290,7 @@ internal sealed class Dial : Undertaking, ILookupWaiter
         }
 
         // From behind, as a connector that is closed at once takes itself out.
-        for (int i = _connectors.Count - 1; i >= 0; i--) _connectors[i].Cancel(reason);
+        for (int i = _attempts.Count - 1; i >= 0; i--) _attempts[i].Cancel(reason);
     }
 
     private static void Forget(ref LoopTimer? timer)

@@ -11,7 +11,7 @@ namespace Whimbrel;
 /// load generator, dials with. Where <see cref="Client"/> holds one connection and may dial it again, this one keeps none: each call
 /// of <see cref="ConnectAsync"/> is a dial of its own. All methods may be called from any thread.
 /// </summary>
-public sealed class Dialler : IAsyncDisposable
+public sealed class Connector : IAsyncDisposable
 {
     private readonly Lock _gate = new(); // guards the state and the attempts
     private readonly HashSet<Attempt> _attempts = [];
@@ -22,7 +22,7 @@ public sealed class Dialler : IAsyncDisposable
 
     /// <summary>Makes a dialler; nothing is opened before <see cref="ConnectAsync"/>.</summary>
     /// <param name="options">Copied, and validated by the first dial. Without <see cref="ClientOptions.Reconnect"/>: nobody would know whose place a new connection takes.</param>
-    public Dialler(ClientOptions options)
+    public Connector(ClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
         Options = (ClientOptions)options.Clone();
@@ -30,7 +30,7 @@ public sealed class Dialler : IAsyncDisposable
 
     /// <summary>Makes a dialler with default options; nothing is opened before <see cref="ConnectAsync"/>.</summary>
     /// <param name="address">Where to connect, for example <c>tcp://localhost:1111</c> (<see cref="ClientOptions.Address"/>).</param>
-    public Dialler(string address)
+    public Connector(string address)
         : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) })
     {
     }
@@ -51,7 +51,7 @@ public sealed class Dialler : IAsyncDisposable
     }
 
     /// <summary>All its connected sessions, as a group that has its members by itself. Throws before the first dial.</summary>
-    public SessionGroup Sessions => _host?.Everyone ?? throw new InvalidOperationException("The dialler has not dialled yet.");
+    public SessionGroup Sessions => _host?.Everyone ?? throw new InvalidOperationException("The connector has not dialled yet.");
 
     /// <summary>
     /// Dials and completes after the session's OnConnected, with the session that the connection has then. Throws <see cref="NetworkException"/> when it fails (after
@@ -66,11 +66,11 @@ public sealed class Dialler : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(factory);
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<Session>(cancellationToken);
         Engine engine = Engine;
-        if (loop is not null && !ReferenceEquals(loop.Engine, engine)) throw new ArgumentException($"{loop} is no loop of the dialler's engine ({engine}).", nameof(loop));
+        if (loop is not null && !ReferenceEquals(loop.Engine, engine)) throw new ArgumentException($"{loop} is no loop of the connector's engine ({engine}).", nameof(loop));
         Attempt attempt;
         lock (_gate)
         {
-            if (_isDisposed) Throw.Disposed(nameof(Dialler));
+            if (_isDisposed) Throw.Disposed(nameof(Connector));
             attempt = new Attempt(this, _host ??= Prepare(engine), factory, cancellationToken);
             _attempts.Add(attempt);
         }
@@ -84,7 +84,7 @@ public sealed class Dialler : IAsyncDisposable
     private Host Prepare(Engine engine)
     {
         Options.Validate(engine);
-        if (Options.Reconnect is not null) throw new ArgumentException("ClientOptions.Reconnect is set: a dialler dials when it is told to. Give the policy to a Client.");
+        if (Options.Reconnect is not null) throw new ArgumentException("ClientOptions.Reconnect is set: a connector dials when it is told to. Give the policy to a Client.");
         TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
         engine.Start();
         if (tls is not null) _warm = engine.WarmUpTls(tls);
@@ -131,7 +131,7 @@ public sealed class Dialler : IAsyncDisposable
             foreach (Attempt attempt in _attempts) found.AddRange(attempt.FindUnfinished());
         }
 
-        if (found.Count > 0) wait.TryFail(Engine.OverdueError("The dialler has not ended", Engine.Most(found)));
+        if (found.Count > 0) wait.TryFail(Engine.OverdueError("The connector has not ended", Engine.Most(found)));
         else Engine.StartDeadline(Options.DrainTimeout, _ => LookAfterEnd(wait), null);
     }
 
@@ -150,7 +150,7 @@ public sealed class Dialler : IAsyncDisposable
     /// <summary>The dialler as its connections see it.</summary>
     private sealed class Host : ConnectionHost
     {
-        internal Host(Dialler owner, Engine engine, TlsProfile? tls)
+        internal Host(Connector owner, Engine engine, TlsProfile? tls)
             : base(engine, owner.Options, isAccepting: false)
         {
             Owner = owner;
@@ -163,9 +163,9 @@ public sealed class Dialler : IAsyncDisposable
 
         internal override object Owner { get; }
 
-        internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
+        internal override void NoteSession(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
-        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Dial(connection);
+        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Connect(connection);
 
         internal override void SessionConnected(Session session) => ((Attempt)session.HostState!).Connected(session);
 
@@ -180,14 +180,14 @@ public sealed class Dialler : IAsyncDisposable
         internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected) => ((Attempt)session.HostState!).Ended(reason);
     }
 
-    private sealed class Attempt(Dialler dialler, Host host, Func<Session> factory, CancellationToken cancellation) : DialAttempt(host, host.Targets)
+    private sealed class Attempt(Connector connector, Host host, Func<Session> factory, CancellationToken cancellation) : PendingConnect(host, host.Targets)
     {
         private CancellationTokenRegistration _registration;
         private int _isAnswered;
 
         internal Completion<Session> Result { get; } = new(host.Engine);
 
-        protected override (string What, object? Code) Factory => ("The factory given to a dialler", factory);
+        protected override (string What, object? Code) Factory => ("The factory given to a connector", factory);
 
         protected override bool IsCancelled => Volatile.Read(ref _isAnswered) == 0 && cancellation.IsCancellationRequested;
 
@@ -196,7 +196,7 @@ public sealed class Dialler : IAsyncDisposable
         protected override void FactoryThrew(Exception exception)
         {
             host.Engine.UserCodeThrew(exception);
-            dialler.Remove(this);
+            connector.Remove(this);
             if (TryAnswer()) Result.SetException(exception);
         }
 
@@ -221,7 +221,7 @@ public sealed class Dialler : IAsyncDisposable
         internal void Ended(CloseReason reason)
         {
             bool wasCancelled = IsCancelled;
-            dialler.Remove(this);
+            connector.Remove(this);
             if (!TryAnswer()) return;
             if (wasCancelled) Result.SetException(new OperationCanceledException(cancellation));
             else Result.SetException(Failure(host.Targets, ReasonFor(reason)));

@@ -1,7 +1,7 @@
 namespace Whimbrel;
 
 /// <summary>What a server does with a client that asks for a name it does not know.</summary>
-public enum TlsUnknownName
+public enum TlsUnknownServerName
 {
     /// <summary>It gets the options' own certificate. The default.</summary>
     UseDefault,

@@ -4,7 +4,7 @@ using System.Net.Sockets;
 namespace Whimbrel.Conformance;
 
 /// <summary>Connects to each form of address, to several addresses, and the report of each kind of failure.</summary>
-public abstract class DialSuite(Transport transport) : Suite(transport)
+public abstract class ConnectSuite(Transport transport) : Suite(transport)
 {
     private static ClientOptions To(Rig rig, params EndPoint[] endPoints) => new() { Engine = rig.Engine, EndPoints = endPoints };
 
@@ -38,7 +38,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
         RecordingServer relay = rig.Serve();
         for (int i = 0; i < 4; i++)
         {
-            rig.Dial(relay.EndPoint!);
+            rig.ConnectPeer(relay.EndPoint!);
             RecordingSession near = relay.Connected(i);
             RecordingClient? client = null;
             ValueTask<Session> dial = default;

@@ -13,7 +13,7 @@ public partial class Client
     /// loop, as an undertaking of it. Its sessions call it where their
     /// callbacks run, never two at once; Fail and StopWaiting on any thread.
     /// </summary>
-    private sealed class Pursuit(Host host, CancellationToken cancellation) : Undertaking
+    private sealed class ReconnectLoop(Host host, CancellationToken cancellation) : PendingOperation
     {
         private CancellationTokenRegistration _registration;
         private Loop? _waitsOn;
@@ -43,7 +43,7 @@ public partial class Client
         internal void WatchCancellation()
         {
             if (!cancellation.CanBeCanceled) return;
-            TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static state => ((Pursuit)state!).Cancel(), this));
+            TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static state => ((ReconnectLoop)state!).Cancel(), this));
             if (IsAnswered) _registration.Dispose();
         }
 
@@ -52,9 +52,9 @@ public partial class Client
             Attempt? attempt;
             lock (Client._gate)
             {
-                if (IsAnswered || !ReferenceEquals(Client._pursuit, this)) return;
+                if (IsAnswered || !ReferenceEquals(Client._reconnectLoop, this)) return;
                 attempt = Client._current;
-                if (attempt is null) Client._pursuit = null;
+                if (attempt is null) Client._reconnectLoop = null;
             }
 
             if (attempt is not null)
@@ -80,7 +80,7 @@ public partial class Client
         {
             if (!TryAnswer()) return;
             if (reason.Cause == CloseCause.Cancelled) Result.SetException(new OperationCanceledException(cancellation));
-            else Result.SetException(Explained(DialAttempt.Failure(host.Targets, reason, _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.")));
+            else Result.SetException(Explained(PendingConnect.Failure(host.Targets, reason, _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.")));
         }
 
         private Exception Explained(NetworkException failure)
@@ -91,7 +91,7 @@ public partial class Client
             }
             catch (Exception e)
             {
-                host.Engine.NoteException("an event of the client", e);
+                host.Engine.ReportException("an event of the client", e);
                 return failure;
             }
         }
@@ -136,7 +136,7 @@ public partial class Client
 
             _attempts++;
             _isTrying = true;
-            if (!wasConnected) host.NoteDialFailed(reason, _attempts, delay);
+            if (!wasConnected) host.ReportConnectFailed(reason, _attempts, delay);
             host.Tell((_attempts, delay, reason), static (owner, s) => owner.OnReconnecting(s._attempts, s.delay, s.reason));
             if (!TryWait(loop, delay)) Fail(reason);
         }
@@ -150,7 +150,7 @@ public partial class Client
             }
             catch (Exception e)
             {
-                host.Engine.NoteException("StopWhen of a reconnect policy", e);
+                host.Engine.ReportException("StopWhen of a reconnect policy", e);
                 return true;
             }
         }
@@ -159,7 +159,7 @@ public partial class Client
         {
             TakeOutOfForce();
             bool isAwaited = TryAnswer();
-            if (!isAwaited) host.Engine.NoteException("the factory of a client", exception);
+            if (!isAwaited) host.Engine.ReportException("the factory of a client", exception);
             else host.Engine.UserCodeThrew(exception);
             if (_attempts > 0) host.Tell(new CloseReason(CloseCause.UserException, 0, exception), static (owner, r) => owner.OnGaveUp(r));
             if (isAwaited) Result.SetException(exception);
@@ -177,7 +177,7 @@ public partial class Client
         {
             get
             {
-                lock (Client._gate) return ReferenceEquals(Client._pursuit, this);
+                lock (Client._gate) return ReferenceEquals(Client._reconnectLoop, this);
             }
         }
 
@@ -187,8 +187,8 @@ public partial class Client
             _isTrying = false;
             lock (Client._gate)
             {
-                if (!ReferenceEquals(Client._pursuit, this)) return false;
-                Client._pursuit = null;
+                if (!ReferenceEquals(Client._reconnectLoop, this)) return false;
+                Client._reconnectLoop = null;
                 return true;
             }
         }
@@ -200,14 +200,14 @@ public partial class Client
         {
             lock (Client._gate)
             {
-                if (!ReferenceEquals(Client._pursuit, this)) return false;
+                if (!ReferenceEquals(Client._reconnectLoop, this)) return false;
                 _waitsOn = loop;
             }
 
             // Sessions that run on the pool end there, and what a loop knows is its own.
             long delayMs = (long)Math.Ceiling(delay.TotalMilliseconds);
             if (loop.IsCurrent) StartTimer(loop, delayMs);
-            else if (!loop.PostControl(static (l, p, _, ms) => ((Pursuit)p!).StartTimer(l, ms), this, null, delayMs)) GiveUp(new CloseReason(CloseCause.EngineStopped));
+            else if (!loop.PostControl(static (l, p, _, ms) => ((ReconnectLoop)p!).StartTimer(l, ms), this, null, delayMs)) GiveUp(new CloseReason(CloseCause.EngineStopped));
             return true;
         }
 
@@ -216,16 +216,16 @@ public partial class Client
             if (loop.IsStopping) GiveUp(new CloseReason(CloseCause.EngineStopped));
             if (!IsInForce) return;
             loop.Add(this);
-            _timer = loop.StartTimer(TimeSpan.FromMilliseconds(delayMs), static state => ((Pursuit)state!).DialAgain(), this);
+            _timer = loop.StartTimer(TimeSpan.FromMilliseconds(delayMs), static state => ((ReconnectLoop)state!).ConnectAgain(), this);
         }
 
-        private void DialAgain()
+        private void ConnectAgain()
         {
             Attempt attempt;
             LeaveLoop();
             lock (Client._gate)
             {
-                if (!ReferenceEquals(Client._pursuit, this)) return;
+                if (!ReferenceEquals(Client._reconnectLoop, this)) return;
                 _waitsOn = null;
                 Client._current = attempt = new Attempt(host, this);
             }
@@ -239,7 +239,7 @@ public partial class Client
             _isTrying = false;
             Loop? loop;
             lock (Client._gate) loop = _waitsOn;
-            loop?.PostControl(static (_, p, _, _) => ((Pursuit)p!).LeaveLoop(), this);
+            loop?.PostControl(static (_, p, _, _) => ((ReconnectLoop)p!).LeaveLoop(), this);
         }
 
         private void LeaveLoop()

@@ -4,16 +4,16 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Connections;
 
 /// <summary>One attempt at one address. Brings its dial a connected socket, or the reason why there is none. Loop's thread only.</summary>
-internal sealed class Connector : Resident
+internal sealed class ConnectAttempt : Resident
 {
-    private readonly Dial _dial;
+    private readonly ConnectOperation _connect;
     private CloseReason _reason;
     private bool _isOver;
 
-    internal Connector(Dial dial, EndPoint target, EndPoint? local)
+    internal ConnectAttempt(ConnectOperation dial, EndPoint target, EndPoint? local)
         : base(dial.Loop)
     {
-        _dial = dial;
+        _connect = dial;
         Target = target;
         LocalEndPoint = local;
     }
@@ -32,7 +32,7 @@ internal sealed class Connector : Resident
     /// <summary>A connect that succeeds at once has only been noted by the system, and goes out with the first bytes.</summary>
     internal bool MayDefer => Options is ClientOptions { FastOpen: true } && Target is IPEndPoint;
 
-    internal ConnectionOptions Options => _dial.Options;
+    internal ConnectionOptions Options => _connect.Options;
 
     internal override void CompleteAttach(int error)
     {
@@ -74,10 +74,10 @@ internal sealed class Connector : Resident
         // A failed one reports when its descriptor is closed: then its local port is free for the next.
         if (_reason.Cause != CloseCause.None)
         {
-            if (Slot < 0) _dial.Failed(this, _reason);
+            if (Slot < 0) _connect.Failed(this, _reason);
             return;
         }
 
-        if (Slot >= 0) _dial.Connected(this, ReleaseSocket());
+        if (Slot >= 0) _connect.Connected(this, ReleaseSocket());
     }
 }

@@ -5,7 +5,7 @@ namespace Whimbrel.Http.WebSockets;
 
 /// <summary>Client side of the opening handshake (RFC 6455, 4.1): sends the request, checks the response, and hands the
 /// connection over to the user's session.</summary>
-internal sealed class WebSocketDial(WebSocketClient client) : Session
+internal sealed class WebSocketConnect(WebSocketClient client) : Session
 {
     private static readonly TimeSpan s_least = TimeSpan.FromMilliseconds(1);
 
@@ -43,7 +43,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         _timer = StartTimer(left > s_least ? left : s_least);
     }
 
-    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    protected override int OnData(ReadOnlySpan<byte> unread)
     {
         switch (_reader.Read(unread))
         {
@@ -62,7 +62,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
 
         _timer?.Cancel();
         WebSocketSession next = client.NewSession();
-        next.DialledBy = client;
+        next.ConnectedBy = client;
         next.Begin(WebSocketRole.Client, client.WebSocket, terms, subProtocol, Loop, client.Options.Scheduling);
         _next = next;
         HandOver(next);
@@ -77,7 +77,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         IsOver = true;
         if (_next is { } next && reason.Cause == CloseCause.HandedOver)
         {
-            client.NoteOpened(next);
+            client.ReportOpened(next);
             return;
         }
 
@@ -91,7 +91,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         // A server that is not ready may be ready soon. Any other response would be the same next time.
         client.EndWasTheirs = isLate || _reader.Status >= 500;
         client.AnswerIsFinal = !client.EndWasTheirs;
-        NoteProtocolError(new WebSocketException(text));
+        ReportProtocolError(new WebSocketException(text));
         Abort();
     }
 

@@ -4,11 +4,11 @@ using Whimbrel.Connections;
 namespace Whimbrel;
 
 /// <summary>A connection that was accepted and has no session yet: what <see cref="ServerOptions.Admit"/> and <see cref="ServerOptions.ChooseLoop"/> decide about.</summary>
-public readonly struct Arrival
+public readonly struct AcceptedConnection
 {
     private readonly PeerAddress _peer;
 
-    internal Arrival(Server server, Loop loop, EndPoint localEndPoint, PeerAddress peer)
+    internal AcceptedConnection(Server server, Loop loop, EndPoint localEndPoint, PeerAddress peer)
     {
         Server = server;
         Loop = loop;
