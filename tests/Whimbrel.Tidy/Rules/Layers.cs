@@ -11,7 +11,10 @@ internal static class Layers
     private const string Core = "src/Whimbrel/";
     private static readonly string[] _engines = ["Epoll", "Uring", "Portable"];
 
-    private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "SocketShare", "PendingOperation", "RawSocket", "TlsException"];
+    // Folders of public types and of parts of them: the layer follows from the name of the type.
+    private static readonly string[] _mixed = ["Sessions", "Servers", "Clients", "Groups", "Options"];
+
+    private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "SocketShare", "PendingOperation", "RawSocket", "TlsException", "FrameException"];
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions", "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "GatheringStrands", "SharedSend", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
@@ -27,7 +30,7 @@ internal static class Layers
         ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "MulticastGroup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
         ("Engines/Completion", ["Strand"], "an await in a callback on the pool resumes in its order"),
         ("Engines/StopWait", ["Strand", "Session", "IEndWait"], "a callback that blocks on the end is completed before its own last one"),
-        ("LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
+        ("Engines/LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
         ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"], "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the member of groups"),
         ("Connections/SessionCallback", ["Session", "Strand"], "the table of what is called, and what goes with it on the pool"),
         ("Connections/Tenancy", ["Session", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),
@@ -89,7 +92,7 @@ internal static class Layers
         if (_groups.Contains(name)) return 4;
         if (_sessions.Contains(name)) return 3;
         if (path.StartsWith("Engines/", StringComparison.Ordinal) || _loops.Contains(name)) return 1;
-        bool isOfConnections = path.Contains('/', StringComparison.Ordinal) || _connections.Contains(name) || name.StartsWith("Tls", StringComparison.Ordinal) || name.StartsWith("Datagram", StringComparison.Ordinal);
+        bool isOfConnections = (path.Contains('/', StringComparison.Ordinal) && !_mixed.Contains(path.Split('/')[0])) || _connections.Contains(name) || name.StartsWith("Tls", StringComparison.Ordinal) || name.StartsWith("Datagram", StringComparison.Ordinal);
         return isOfConnections ? 2 : 1;
     }
 
