@@ -359,7 +359,7 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public void Learning_that_each_message_has_left_allocates_nothing(string engine)
+    public void Awaiting_that_each_message_was_sent_allocates_nothing(string engine)
     {
         foreach (Scheduling scheduling in (Scheduling[])[Scheduling.Inline, Scheduling.ThreadPool])
         {
@@ -484,7 +484,7 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public void Bulk_over_a_stream_that_waits_for_room_allocates_nothing(string engine)
+    public void A_bulk_transfer_over_a_stream_that_waits_for_space_allocates_nothing(string engine)
     {
         using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
         Socket client = rig.Connect();
@@ -529,7 +529,7 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(PipeEngines))]
-    public void Bulk_over_a_pipe_that_waits_for_room_allocates_nothing(string engine, string scheduler)
+    public void A_bulk_transfer_over_a_pipe_that_waits_for_space_allocates_nothing(string engine, string scheduler)
     {
         using Rig rig = new(engine, ConnectionPipe.Serve(EchoAsync, PipesOn(scheduler)), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
         Socket client = rig.Connect();

@@ -69,7 +69,7 @@ public sealed class HttpAllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public void An_answer_of_a_site_that_compresses_allocates_nothing_whether_its_client_takes_that_or_not(string engine)
+    public void An_answer_of_a_compressing_site_allocates_nothing_with_or_without_compression(string engine)
     {
         byte[] text = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Repeat("hello ", 1000)));
         using Rig rig = new(engine, static () => new Api());
@@ -90,7 +90,7 @@ public sealed class HttpAllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public void A_file_that_is_known_allocates_nothing(string engine)
+    public void A_cached_file_allocates_nothing(string engine)
     {
         DirectoryInfo folder = Directory.CreateTempSubdirectory("whimbrel-");
         try

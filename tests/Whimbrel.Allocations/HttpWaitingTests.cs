@@ -59,7 +59,7 @@ public sealed class HttpWaitingTests
     // All requests are concurrent: the first response is sent after the last request has arrived.
     [Theory]
     [MemberData(nameof(Engines))]
-    public void Two_hundred_that_wait_at_once_take_the_memory_of_those_before_them(string engine)
+    public void Two_hundred_concurrent_requests_reuse_the_memory_of_earlier_ones(string engine)
     {
         ConditionalWeakTable<HttpSession, Work> works = [];
         Lock gate = new();

@@ -7,7 +7,7 @@ public sealed class CallTests
     [InlineData("for (int i = 0; i < 9; i++) session.Send(\"x\")", "WHIM0003 session.Send(\"x\")")]
     [InlineData("foreach (int i in new int[9]) { if (i > 1) session?.Send(\"x\"); }", "WHIM0003 .Send(\"x\")")]
     [InlineData("while (true) session.Send(new byte[1])", "WHIM0003 session.Send(new byte[1])")]
-    public async Task A_send_in_a_loop_without_a_look_at_its_result_is_reported(string statement, string expected) =>
+    public async Task A_send_in_a_loop_with_an_ignored_result_is_reported(string statement, string expected) =>
         Assert.Equal([expected], await Analysis.OfAsync(Analysis.Body(statement)));
 
     [Theory]
@@ -18,7 +18,7 @@ public sealed class CallTests
     [InlineData("foreach (Session one in new List<Session>()) one.Send(\"x\")")]
     [InlineData("for (int i = 0; i < 9; i++) { Session one = web.GetHashCode() == i ? session : null!; one?.Send(\"x\"); }")]
     [InlineData("for (int i = 0; i < 9; i++) loop.Post(() => { session.Send(\"x\"); })")]
-    public async Task A_send_that_is_looked_at_or_one_for_each_session_is_not(string statement) => Assert.Empty(await Analysis.OfAsync(Analysis.Body(statement)));
+    public async Task A_send_with_a_checked_result_or_one_per_session_is_not_reported(string statement) => Assert.Empty(await Analysis.OfAsync(Analysis.Body(statement)));
 
     [Theory]
     [InlineData("Thread.Sleep(1)", "Thread.Sleep(1)")]

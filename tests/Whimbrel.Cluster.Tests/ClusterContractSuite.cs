@@ -169,7 +169,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
 
     // The messages arrive in one burst, which the loops of the members must process.
     [Fact] // 10
-    public async Task A_backlog_that_fits_the_queue_comes_whole_to_members_on_every_loop()
+    public async Task A_backlog_that_fits_the_queue_reaches_members_on_every_loop_complete()
     {
         const int Messages = 200_000;
         RealNode a = (await NodeAsync("a", queueLimitBytes: 4 << 20)).Node, b = (await NodeAsync("b", queueLimitBytes: 4 << 20)).Node;

@@ -63,7 +63,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 2, 5
-    public void Each_member_gets_each_broadcast_once_also_when_the_bus_doubles_and_echoes()
+    public void Each_member_gets_each_broadcast_once_even_if_the_bus_duplicates_and_echoes()
     {
         _bus.Doubled = 1;
         (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
@@ -225,7 +225,7 @@ public sealed class ClusterTests : IDisposable
     [Theory] // 3, 4
     [InlineData(QueuePolicy.DropOldest)]
     [InlineData(QueuePolicy.DropNewest)]
-    public void A_bus_that_takes_nothing_fills_the_queue_to_its_limit_and_no_further(QueuePolicy policy)
+    public void A_bus_that_accepts_nothing_fills_the_queue_to_its_limit_and_no_further(QueuePolicy policy)
     {
         (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair(o => new ClusterOptions
         {
@@ -303,7 +303,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 7
-    public void Broadcasts_of_one_turn_leave_in_one_call_and_what_a_full_bus_does_not_take_comes_later_in_order()
+    public void Broadcasts_of_one_iteration_are_published_together_and_refused_ones_follow_later_in_order()
     {
         TestNode one = Node("one"), two = Node("two");
         TestNode.Member atTwo = ConnectToEight(two);
@@ -331,7 +331,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 2, 7
-    public void Broadcasts_of_one_turn_to_one_group_share_an_envelope_until_it_is_full()
+    public void Broadcasts_of_one_iteration_to_one_group_share_an_envelope_until_it_is_full()
     {
         (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
         List<int> lengths = [];
@@ -428,7 +428,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact] // 7
-    public void A_bus_that_says_that_it_has_room_gets_the_rest_at_once()
+    public void A_bus_that_reports_space_gets_the_rest_at_once()
     {
         TestNode one = Node("one"), two = Node("two");
         TestNode.Member atTwo = ConnectToEight(two);
@@ -620,7 +620,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact]
-    public void Without_OnTwin_one_notice_says_that_two_nodes_have_one_id()
+    public void Without_OnTwin_one_notice_reports_that_two_nodes_have_one_id()
     {
         (TestNode one, _, _, _) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = "same" });
         Say(one, "a ");
@@ -633,7 +633,7 @@ public sealed class ClusterTests : IDisposable
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void Nodes_with_different_keys_say_so_once_a_minute(bool hasOtherKey)
+    public void Nodes_with_different_keys_report_it_once_a_minute(bool hasOtherKey)
     {
         byte[] key = new byte[16], other = hasOtherKey ? [.. key[1..], 1] : [];
         TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = key });
@@ -651,7 +651,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact]
-    public void A_node_that_has_left_says_Closed_and_takes_no_members()
+    public void A_node_that_has_left_returns_Closed_and_accepts_no_members()
     {
         (TestNode one, TestNode.Member atOne, _, TestNode.Member atTwo) = Pair();
         _engine.Run(one.Cluster.DisposeAsync());

@@ -78,7 +78,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact] // 4
-    public async Task After_an_unsubscription_nothing_comes_and_after_another_subscription_it_does()
+    public async Task After_an_unsubscribe_nothing_is_delivered_and_after_another_subscribe_it_is()
     {
         BusNode a = await NodeAsync("t.one", "t.two"), b = await NodeAsync("t.one");
         await a.UnsubscribeAsync("t.one");
@@ -112,7 +112,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Envelopes_of_any_bytes_and_up_to_the_largest_come_as_they_went()
+    public async Task Envelopes_of_any_bytes_up_to_the_largest_arrive_unchanged()
     {
         BusNode a = await NodeAsync("t.one"), b = await NodeAsync();
         int most = Math.Min(b.Bus.MaxEnvelopeBytes, ClusterOptions.MostPayloadBytes + Envelope.MostOverheadBytes);
@@ -124,7 +124,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact] // 1
-    public async Task A_full_bus_takes_the_first_ones_says_when_there_is_room_and_loses_none()
+    public async Task A_full_bus_accepts_the_first_messages_reports_space_later_and_loses_none()
     {
         BusNode a = await NodeAsync("t.one"), b = await NodeAsync();
         string body = new('x', 10_000);
@@ -134,7 +134,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact] // 3
-    public async Task While_the_broker_is_away_nothing_is_taken_and_when_it_is_back_nothing_is_subscribed()
+    public async Task Without_the_broker_nothing_is_accepted_and_after_a_reconnect_nothing_is_subscribed()
     {
         BusNode a = await NodeAsync("t.one", "t.two"), b = await NodeAsync("t.one");
         await Broker.LoseAsync();
@@ -175,7 +175,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact]
-    public void Its_description_names_it_for_notices()
+    public void The_description_of_a_bus_names_it_for_notices()
     {
         IGroupBus bus = Broker.Connect();
         Assert.NotEmpty(bus.Description);

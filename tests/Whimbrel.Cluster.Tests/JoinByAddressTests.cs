@@ -24,7 +24,7 @@ public sealed class JoinByAddressTests
     }
 
     [Fact]
-    public void A_scheme_without_a_bus_and_no_scheme_say_what_to_do_and_no_password()
+    public void An_unknown_or_missing_scheme_gives_a_cure_without_the_password()
     {
         string unknown = Refusal("nowhere://u:secret@x");
         Assert.Contains("No bus is registered for nowhere://", unknown, StringComparison.Ordinal);

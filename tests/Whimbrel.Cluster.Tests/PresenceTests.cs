@@ -91,7 +91,7 @@ public sealed class PresenceTests : IDisposable
     }
 
     [Fact]
-    public void A_change_that_is_lost_is_found_with_the_next_beat_and_asked_for()
+    public void A_lost_change_is_detected_with_the_next_beat_and_requested()
     {
         TestNode one = Node("one"), two = Node("two");
         one.Connect("g");
@@ -199,7 +199,7 @@ public sealed class PresenceTests : IDisposable
     }
 
     [Fact]
-    public void A_snapshot_of_which_a_part_is_lost_is_not_taken_and_asked_for_again()
+    public void An_incomplete_snapshot_is_not_used_and_requested_again()
     {
         Presence presence = new(1024);
         Assert.Equal(PresenceHeard.Known, Hear(presence, 4, PresencePart.Snapshot, 0, ("a", 1)));

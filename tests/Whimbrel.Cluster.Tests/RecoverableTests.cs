@@ -205,7 +205,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // 4
-    public void While_the_broker_is_away_broadcasts_wait_up_to_the_limit_and_come_in_order_when_it_is_back()
+    public void Without_the_broker_broadcasts_are_queued_up_to_the_limit_and_delivered_in_order_later()
     {
         TestNode one = Node("one");
         RecoverableGroup group = Group(one, null, 1024);
@@ -266,7 +266,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // 1: a batch also has a limit in bytes
-    public void Large_messages_are_appended_in_several_parts_and_come_in_order()
+    public void Large_messages_are_appended_in_several_parts_and_arrive_in_order()
     {
         TestNode one = Node("one");
         List<string> given = [];
@@ -292,7 +292,7 @@ public sealed class RecoverableTests : IDisposable
     [InlineData(20, 500, 10)]
     [InlineData(1000, 5_000, 10)]
     [InlineData(1_000_000, 300, 10_000)]
-    public void A_burst_above_the_limits_comes_to_all_members_and_is_not_reported_as_trimmed(int maxCount, int count, int length)
+    public void A_burst_above_the_limits_reaches_all_members_and_is_not_reported_as_trimmed(int maxCount, int count, int length)
     {
         TestNode one = Node("one");
         List<string> given = [];
@@ -362,7 +362,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // a count that is not decremented would reject joins after 65,536
-    public void More_sessions_enter_one_after_the_other_than_may_at_once()
+    public void More_sessions_than_can_resume_concurrently_resume_one_after_the_other()
     {
         TestNode one = Node("one");
         RecoverableGroup group = Group(one);
@@ -419,7 +419,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact] // 1: the news of each message finds the pending retry, and starts no other
-    public void While_members_have_no_room_the_stream_is_asked_once_a_retry_however_many_messages_come()
+    public void While_members_have_no_space_the_stream_is_read_once_per_retry_for_any_number_of_messages()
     {
         TestNode one = Node("one"), two = Node("two");
         bool isFull = true;

@@ -115,7 +115,7 @@ public sealed class AdoptedLoopTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
-    public void A_game_turns_the_loop_itself_and_everything_runs_on_its_thread(EngineKind kind)
+    public void A_game_runs_the_loop_itself_and_everything_runs_on_its_thread(EngineKind kind)
     {
         Transport.Needs(kind);
         List<string> story = [];
@@ -246,7 +246,7 @@ public sealed class AdoptedLoopTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
-    public void A_stop_from_another_thread_is_carried_out_in_the_next_turns(EngineKind kind)
+    public void A_stop_from_another_thread_is_processed_in_the_next_iterations(EngineKind kind)
     {
         Transport.Needs(kind);
         List<string> story = [];
@@ -295,7 +295,7 @@ public sealed class AdoptedLoopTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
-    public void A_turn_waits_as_long_as_it_may_and_not_longer_than_until_something_comes(EngineKind kind)
+    public void A_turn_waits_up_to_its_timeout_or_the_first_event(EngineKind kind)
     {
         Transport.Needs(kind);
         Engine engine = Make(kind);

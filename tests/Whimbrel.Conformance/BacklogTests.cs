@@ -10,7 +10,7 @@ public sealed class BacklogTests
     [Theory]
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Portable)]
-    public void As_many_wait_as_the_backlog_says(EngineKind kind)
+    public void The_backlog_limits_the_number_of_pending_connections(EngineKind kind)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Only Linux reports the buffer size exactly.");
         const int backlog = 5;

@@ -70,7 +70,7 @@ public sealed class EngineThreadTests
         [.. StatusLine("Cpus_allowed_list:").Split(',').Select(static range => range.Split('-')).SelectMany(static r => Enumerable.Range(int.Parse(r[0], null), int.Parse(r[^1], null) - int.Parse(r[0], null) + 1))];
 
     [Fact]
-    public void A_cpu_that_is_not_there_fails_the_start_by_name_and_leaves_nothing_running()
+    public void A_missing_cpu_fails_the_start_by_name_and_leaves_nothing_running()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Threads are bound to CPUs on Linux only.");
         List<string> story = [];

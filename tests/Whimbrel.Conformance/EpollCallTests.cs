@@ -172,7 +172,7 @@ public sealed partial class EpollCallTests
     [Theory]
     [InlineData(true, "accept add receive send close")]
     [InlineData(false, "accept add receive send shutdown receive close")]
-    public async Task A_short_connection_makes_no_call_that_it_could_do_without(bool peerFinished, string expected)
+    public async Task A_short_connection_makes_no_unnecessary_system_call(bool peerFinished, string expected)
     {
         EpollOnCalls.NeedsEpoll();
         await using Rig rig = new(peerFinished);

@@ -20,7 +20,7 @@ public sealed class GuaranteesTests
         Assert.Contains(Contracts.TestsOf(number).Values, engines => engines.Contains(engine));
 
     [Fact]
-    public void The_page_is_what_the_tests_say()
+    public void The_page_matches_the_tests()
     {
         string path = Path.Combine(Root(), "docs", "guarantees.md");
         string page = Contracts.Page();

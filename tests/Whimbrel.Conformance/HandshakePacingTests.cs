@@ -91,7 +91,7 @@ public sealed class HandshakePacingTests
 
     [Theory]
     [MemberData(nameof(Combinations))]
-    public void Answers_leave_before_the_handshakes_of_their_turn_and_handshakes_have_a_part_of_each(EngineKind kind, TlsProvider provider)
+    public void Answers_are_sent_before_the_handshakes_of_their_iteration_and_handshakes_get_a_share_of_each(EngineKind kind, TlsProvider provider)
     {
         Transport.Needs(kind);
         Assert.SkipUnless(provider != TlsProvider.OpenSsl || OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");

@@ -93,7 +93,7 @@ public sealed class LargeReceiveTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
-    public async Task From_a_full_block_on_more_comes_at_a_time_and_nothing_is_lost(EngineKind kind)
+    public async Task After_a_full_block_more_is_received_at_a_time_and_nothing_is_lost(EngineKind kind)
     {
         EngineSupport support = Engine.SupportFor(kind);
         Assert.SkipUnless(support.IsAvailable, support.Reason);

@@ -33,7 +33,7 @@ public sealed class LinuxAbiTests
     }
 
     [Fact]
-    public void Fields_lie_where_the_kernel_looks_for_them()
+    public void Fields_have_the_offsets_of_the_kernel()
     {
         Assert.Equal(4, Marshal.OffsetOf<EpollEventPacked>(nameof(EpollEventPacked.Data)));
         Assert.Equal(8, Marshal.OffsetOf<EpollEventAligned>(nameof(EpollEventAligned.Data)));
@@ -48,7 +48,7 @@ public sealed class LinuxAbiTests
     }
 
     [Fact]
-    public void Fields_of_io_uring_lie_where_the_kernel_looks_for_them()
+    public void Fields_of_io_uring_have_the_offsets_of_the_kernel()
     {
         Assert.Equal(2, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Priority)));
         Assert.Equal(4, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Descriptor)));

@@ -157,7 +157,7 @@ public sealed class MetersTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task A_server_that_has_stopped_says_nothing_more()
+    public async Task A_stopped_server_reports_nothing_more()
     {
         await ListenAsync();
         int port = Port;

@@ -249,7 +249,7 @@ public sealed class OptionsTests
     [InlineData(null)]
     [InlineData("")]
     [InlineData("auto")]
-    public void Without_a_choice_the_best_engine_is_taken(string? word)
+    public void Without_a_setting_the_best_engine_is_used(string? word)
     {
         (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Auto, word);
         Assert.NotEqual(EngineKind.Auto, kind);

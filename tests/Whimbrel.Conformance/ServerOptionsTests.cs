@@ -20,7 +20,7 @@ public sealed class ServerOptionsTests
 
     [Theory]
     [MemberData(nameof(Mistakes), DisableDiscoveryEnumeration = true)]
-    public void A_mistake_is_named_with_what_is_allowed(string expected, ServerOptions options)
+    public void A_mistake_is_named_with_the_permitted_values(string expected, ServerOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
         string message = Assert.Throws<ArgumentException>(() => options.Validate(Engine.Default)).Message;

@@ -172,7 +172,7 @@ public abstract class SpliceTests
     [InlineData("a part now and then")]
     [InlineData("nothing at times")]
     [InlineData("nothing ever")]
-    public async Task Every_byte_arrives_whatever_the_second_socket_takes(string takes)
+    public async Task Every_byte_arrives_however_much_the_second_socket_accepts(string takes)
     {
         int call = 0;
         Ducts calls = new()
@@ -228,7 +228,7 @@ public abstract class SpliceTests
     }
 
     [Fact]
-    public async Task A_target_that_the_system_has_given_up_ends_the_pipe_as_always()
+    public async Task A_target_abandoned_by_the_kernel_ends_the_pipe_as_always()
     {
         int broken = 0;
         Ducts calls = new() { Taken = length => Volatile.Read(ref broken) != 0 ? -Errno.ETIMEDOUT : length };
@@ -322,7 +322,7 @@ public abstract class SpliceTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task A_loop_never_waits_for_a_socket_that_takes_no_more(bool hasSentMuch)
+    public async Task A_loop_never_blocks_on_a_full_socket(bool hasSentMuch)
     {
         Ducts calls = new();
         await using Rig rig = await StartAsync(calls);

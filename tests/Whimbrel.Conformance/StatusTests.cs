@@ -148,7 +148,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task It_answers_while_loops_and_pool_are_blocked_and_says_by_what()
+    public async Task The_status_answers_while_loops_and_pool_are_blocked_and_names_the_cause()
     {
         await ReadAsync(Path);
         using ManualResetEventSlim gate = new();
@@ -229,7 +229,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Only_the_owner_may_ask_and_the_path_is_there_while_the_server_is_started()
+    public async Task Only_the_owner_may_connect_and_the_path_exists_while_the_server_is_started()
     {
         if (!OperatingSystem.IsWindows()) Assert.Equal(UnixFileMode.UserRead | UnixFileMode.UserWrite, File.GetUnixFileMode(Path));
         await _server.RestartAsync(TimeSpan.Zero);
@@ -242,7 +242,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task A_path_that_is_left_over_is_taken()
+    public async Task A_stale_path_is_replaced()
     {
         string path = System.IO.Path.Combine(_folder, "left.status");
         Socket dead = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
@@ -292,7 +292,7 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Its_thread_ends_with_the_server()
+    public async Task The_thread_of_the_status_socket_ends_with_the_server()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test counts threads in /proc.");
         Assert.Equal(1, CountThreads());

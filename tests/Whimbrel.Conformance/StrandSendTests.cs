@@ -298,7 +298,7 @@ public sealed class StrandSendTests
     }
 
     [Fact]
-    public async Task With_no_room_in_the_socket_it_goes_by_the_loop()
+    public async Task With_a_full_socket_the_loop_sends()
     {
         await using Rig rig = await Rig.StartAsync(static () => -Errno.EAGAIN);
         Answering session = rig.Session!;

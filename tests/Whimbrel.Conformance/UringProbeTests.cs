@@ -149,7 +149,7 @@ public sealed unsafe class UringProbeTests
     }
 
     [Fact]
-    public void Memory_that_comes_back_late_is_waited_for()
+    public void Memory_released_late_is_waited_for()
     {
         NeedsUring();
         int calls = 0;
@@ -308,7 +308,7 @@ public sealed unsafe class UringProbeTests
     }
 
     [Fact]
-    public void The_variable_chooses_it_and_the_engine_says_so()
+    public void The_variable_chooses_io_uring_and_the_engine_reports_it()
     {
         NeedsUring();
         Assert.Equal(new EngineChoice(EngineKind.Uring, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, "uring"));

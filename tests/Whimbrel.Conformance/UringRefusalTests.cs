@@ -87,7 +87,7 @@ public sealed class UringRefusalTests
     }
 
     [Fact]
-    public void An_engine_that_fell_back_says_so_once_with_the_way_to_allow_it()
+    public void A_fallback_is_reported_once_with_the_way_to_allow_io_uring()
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         List<DiagnosticEvent> notices = [];

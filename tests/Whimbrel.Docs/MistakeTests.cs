@@ -28,7 +28,7 @@ public class MistakeTests
     [InlineData("web.Get(\"/\", (request, response) => throw new InvalidOperationException());")]
     [InlineData("web.Use(async (request, response) => { if (!isKnown(request)) response.Fail(401); await Task.Yield(); });")]
     [InlineData("web.OnError(async (request, response, exception) => { await Task.Yield(); response.Fail(500, exception.Message); });")]
-    public void One_that_drops_it_knowingly_or_returns_a_task_does(string code)
+    public void A_handler_that_discards_its_result_or_returns_a_task_compiles(string code)
     {
         Assert.SkipUnless(Repository.HasCore, "src/Whimbrel does not exist yet, so there is nothing to compile against.");
         Assert.Empty(ErrorsOf(code));

@@ -146,7 +146,7 @@ public sealed class HubTests
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public async Task A_server_that_says_nothing_is_given_up(EngineKind? kind)
+    public async Task A_silent_server_is_disconnected(EngineKind? kind)
     {
         await using HttpServer web = new("http://127.0.0.1:0");
         Channel<bool> ended = Channel.CreateUnbounded<bool>();

@@ -291,7 +291,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_pause_in_the_last_OnUnread_holds_the_peers_FIN_back()
+    public void A_pause_in_the_last_OnData_holds_the_peers_FIN_back()
     {
         Recorder session = new()
         {
@@ -517,7 +517,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_broadcast_after_FinishSending_skips_the_session()
+    public void A_broadcast_after_ShutdownSend_skips_the_session()
     {
         SessionGroup group = new("late");
         Recorder session = new() { WhenConnected = group.Join };

@@ -8,7 +8,7 @@ public sealed class HandshakePaceTests
     private static readonly long s_most = HandshakePace.MostTicks;
 
     [Fact]
-    public void Outside_of_their_part_of_the_turn_no_step_is_made()
+    public void No_handshake_step_is_made_outside_its_share_of_the_iteration()
     {
         HandshakePace pace = new();
         Assert.False(pace.HasTime(isHello: true));

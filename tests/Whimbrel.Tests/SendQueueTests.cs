@@ -133,7 +133,7 @@ public sealed unsafe class SendQueueTests
     }
 
     [Fact]
-    public void Reserved_room_is_queued_when_it_is_committed_and_is_nobodys_before()
+    public void Reserved_space_is_queued_when_it_is_committed_and_not_before()
     {
         SendQueue queue = NewQueue(1000);
         queue.Enqueue(_pool.Take());

@@ -6,7 +6,7 @@ namespace Whimbrel.Tests;
 public sealed class StandstillsTests
 {
     [Fact]
-    public void A_look_that_comes_much_too_late_was_a_standstill()
+    public void A_check_that_is_much_too_late_was_a_standstill()
     {
         Standstills standstills = new();
         standstills.Rests(1_000, 5);
@@ -27,7 +27,7 @@ public sealed class StandstillsTests
     }
 
     [Fact]
-    public void A_look_that_is_a_little_late_is_a_busy_machine_only()
+    public void A_check_that_is_a_little_late_is_only_a_busy_machine()
     {
         Standstills standstills = new();
         standstills.Rests(1_000, 5);

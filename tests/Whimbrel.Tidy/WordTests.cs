@@ -25,7 +25,7 @@ public class WordTests
     }
 
     [Fact]
-    public void A_text_of_people_is_found()
+    public void Personifying_words_are_found()
     {
         const string Text = "Who waits is told; nobody goes on behind it.";
         Assert.Equal(5, Words.Judge(Text, 0, 0, 0, 0, 0).Above.Count);

@@ -52,7 +52,7 @@ public sealed class ForbiddenUringTests
     [InlineData(38, SetupCall, "this kernel has no io_uring, or a sandbox hides it (ENOSYS)")]
     [InlineData(1, EnterCall, "io_uring does not send here")]
     [InlineData(1, RegisterCall, "io_uring is forbidden here (EPERM)")]
-    public async Task Asked_for_it_says_why_it_cannot_run(int errno, int call, string reason)
+    public async Task Requesting_uring_explicitly_reports_why_it_is_unavailable(int errno, int call, string reason)
     {
         (int exitCode, string output) = await ServeAsync(errno, "uring", call);
         Assert.Equal(1, exitCode);

@@ -22,7 +22,7 @@ public class LifeTests
     [Theory]
     [InlineData("echo")]
     [InlineData("udp")]
-    public async Task SIGTERM_ends_it_also_while_a_loop_is_blocked_and_it_says_by_what(string kind)
+    public async Task SIGTERM_ends_the_tool_even_if_a_loop_is_blocked_and_the_cause_is_named(string kind)
     {
         await using var tool = await RunningTool.ServeBlockable(kind, "--loops", "1");
         await tool.Input.WriteLineAsync("block");

@@ -88,7 +88,7 @@ public sealed class NatsReaderTests
     }
 
     [Fact]
-    public void Any_bytes_are_read_to_something_that_lies_within_them()
+    public void Any_bytes_yield_items_within_their_bounds()
     {
         string[] pieces = ["MSG ", "HMSG ", "INFO ", "PING", "PONG", "-ERR ", "+OK", "\r\n", "\n", " ", "a", "1", "12", "999999999", "\t", "\0", "{}"];
         foreach (int seed in Seeds.Some(300))

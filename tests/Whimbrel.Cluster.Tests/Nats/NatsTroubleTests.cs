@@ -36,14 +36,14 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_server_that_knows_nkeys_only_says_so()
+    public async Task A_server_with_nkeys_only_is_reported()
     {
         NatsBroker broker = await BrokerAsync("authorization { users: [ { nkey: UAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB63NN } ] }");
         await RefusedAsync(broker.Address, null, "nkey");
     }
 
     [Fact]
-    public async Task A_token_and_options_are_taken()
+    public async Task A_token_and_options_are_used()
     {
         NatsBroker broker = await BrokerAsync("authorization { token: \"to ken\" }");
         await Node($"nats://to%20ken@127.0.0.1:{broker.Port}").StartAsync();
@@ -254,7 +254,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task Limits_that_became_smaller_hold_for_what_is_there()
+    public async Task Reduced_limits_apply_to_existing_entries()
     {
         (BusNode node, _) = await StreamingAsync();
         Assert.Equal(50, (await HistoryAsync(node, [.. Enumerable.Range(1, 50).Select(static n => $"{n}")]))!.Entries.Count);
@@ -263,7 +263,7 @@ public sealed class NatsTroubleTests : TroubleTests
 
     // Another node created the same stream at that moment, and the server responds with this instead of the stream.
     [Fact]
-    public async Task A_stream_that_overlaps_for_a_moment_is_asked_for_again()
+    public async Task A_stream_that_overlaps_for_a_moment_is_requested_again()
     {
         const string Overlaps = "{\"error\":{\"code\":400,\"err_code\":10065,\"description\":\"subjects overlap with an existing stream\"}}";
         List<string> told = [];
@@ -313,7 +313,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task Recoverable_groups_need_JetStream_on_a_single_server_and_the_refusal_says_so()
+    public async Task Recoverable_groups_need_JetStream_on_a_single_server_and_the_refusal_names_that()
     {
         List<string> told = [];
         NatsBroker broker = await BrokerAsync("");
@@ -332,7 +332,7 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_request_that_is_not_answered_is_over_after_a_time()
+    public async Task A_request_without_an_answer_times_out()
     {
         SaidServer silent = await SaidAsync(Info);
         BusNode node = Node(silent.Address, new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2), PingInterval = TimeSpan.FromHours(1) });

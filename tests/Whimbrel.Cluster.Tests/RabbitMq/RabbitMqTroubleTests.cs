@@ -33,7 +33,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     public async Task An_operation_denied_to_the_user_is_reported(string login, string virtualHost, params string[] words) => await RefusedAsync($"amqp://{login}127.0.0.1:{server.Port}{virtualHost}", null, words);
 
     [Fact]
-    public async Task Users_virtual_hosts_and_options_are_taken()
+    public async Task Users_virtual_hosts_and_options_are_used()
     {
         await Node($"amqp://chat:to%3Aken@127.0.0.1:{server.Port}/other%20one").StartAsync();
         BusNode node = Node($"amqp://x:y@127.0.0.1:{server.Port}/other%20one", new RabbitMqOptions { User = "chat", Password = "to:ken" });
@@ -42,7 +42,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     }
 
     [Fact]
-    public async Task Another_exchange_of_that_name_is_said()
+    public async Task An_exchange_of_that_name_with_other_settings_is_reported()
     {
         ConnectionFactory factory = new() { Port = server.Port };
         await using RabbitMQ.Client.IConnection connection = await factory.CreateConnectionAsync(TestContext.Current.CancellationToken);

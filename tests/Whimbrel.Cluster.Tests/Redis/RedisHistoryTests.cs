@@ -61,7 +61,7 @@ public sealed class RedisHistoryTests : GroupHistorySuite
     }
 
     [Fact]
-    public async Task Limits_that_became_smaller_hold_for_what_is_there()
+    public async Task Reduced_limits_apply_to_existing_entries()
     {
         Assert.True(await AppendAsync(0, "t.one", [.. Enumerable.Range(1, 50).Select(static n => $"{n}")]));
         Assert.Equal("49 50: 49=49 50=50", Shown(await ReadAsync(0, "t.one", 0, limits: new HistoryLimits { MaxCount = 2 })));

@@ -42,7 +42,7 @@ public sealed class RedisTroubleTests : TroubleTests
     }
 
     [Fact]
-    public async Task A_user_and_options_are_taken()
+    public async Task A_user_and_options_are_used()
     {
         RedisBroker broker = await BrokerAsync("requirepass \"to ken\"\nuser node on >pass:word &whimbrel:* +@all");
         await Node($"redis://:to%20ken@127.0.0.1:{broker.Port}").StartAsync();

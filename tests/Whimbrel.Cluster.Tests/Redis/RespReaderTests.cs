@@ -113,7 +113,7 @@ public sealed class RespReaderTests
     public void An_invalid_or_too_large_value_is_detected(string text) => Assert.Equal(RespKind.Malformed, Read(text).Kind);
 
     [Fact]
-    public void Depth_elements_lines_and_bulks_have_limits_and_what_is_at_them_is_read()
+    public void Depth_elements_lines_and_bulks_are_read_up_to_their_limits()
     {
         Assert.Equal(RespKind.Array, Read(Nested(RespReader.MostDepth, "+x\r\n")).Kind);
         Assert.Equal(RespKind.Malformed, Read(Nested(RespReader.MostDepth + 1, "+x\r\n")).Kind);
@@ -129,7 +129,7 @@ public sealed class RespReaderTests
     }
 
     [Fact]
-    public void A_message_that_is_too_large_says_how_much_is_to_be_passed_over()
+    public void A_message_that_is_too_large_reports_the_number_of_bytes_to_skip()
     {
         RespItem large = Read(">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1001\r\nxxx");
         Assert.Equal((RespKind.TooLarge, 31, 1003), (large.Kind, large.Length, large.More));

@@ -12,7 +12,7 @@ public sealed class CSharpMulticastTests
     private const int Messages = 1000;
 
     [Fact]
-    public void A_flood_of_multicasts_costs_one_native_send_per_turn_of_the_loop()
+    public void A_flood_of_multicasts_costs_one_native_send_per_loop_iteration()
     {
         using Room room = new(sessions: 20, threads: 1);
         Assert.True(room.Server.Multicast("first. "));
@@ -35,7 +35,7 @@ public sealed class CSharpMulticastTests
 
     // 32 KiB, so that it does not grow while the loop is blocked.
     [Fact]
-    public void A_batch_that_is_full_leaves_while_the_loop_stands()
+    public void A_full_batch_is_sent_while_the_loop_is_blocked()
     {
         using Room room = new(sessions: 2, threads: 1);
         long before = room.Sends;
@@ -80,7 +80,7 @@ public sealed class CSharpMulticastTests
 
     // One session rejects every second message, so the set of recipients changes each time.
     [Fact]
-    public void Messages_that_other_sessions_take_each_time_keep_their_order()
+    public void Messages_with_changing_recipients_keep_their_order()
     {
         using Room room = new(sessions: 3, threads: 1);
         using (room.Stop(0))
@@ -98,7 +98,7 @@ public sealed class CSharpMulticastTests
     }
 
     [Fact]
-    public void A_loop_that_stands_does_not_delay_the_sessions_of_another()
+    public void A_blocked_loop_does_not_delay_the_sessions_of_another()
     {
         using Room room = new(sessions: 6, threads: 2);
         int[] first = [.. Enumerable.Range(0, 6).Where(i => room.LoopOf(i) == 0)];

@@ -78,7 +78,7 @@ public sealed class CSharpOptionTests : IDisposable
     }
 
     [Fact]
-    public void A_port_is_shared_by_those_that_ask_for_it_alone()
+    public void A_port_is_shared_only_by_sockets_that_request_it()
     {
         using AnyServer first = new(_service, new TcpEndpoint("127.0.0.1", 0));
         first.SetupReusePort(true);
@@ -100,7 +100,7 @@ public sealed class CSharpOptionTests : IDisposable
     }
 
     [Fact]
-    public void Options_say_what_was_set_and_begin_as_they_did()
+    public void Options_return_the_set_values_and_start_with_the_original_defaults()
     {
         using AnyServer server = new(_service, new TcpEndpoint("127.0.0.1", 0));
         Assert.False(server.OptionKeepAlive || server.OptionNoDelay || server.OptionReuseAddress || server.OptionReusePort);

@@ -268,7 +268,7 @@ public sealed class CSharpSemanticsTests : IDisposable
     // 12: a full receive buffer is doubled up to its limit. Beyond the limit OnError is called with a number, and the
     // connection is closed.
     [Fact]
-    public void The_limit_of_what_is_received_is_an_error_and_the_end()
+    public void Exceeding_the_receive_limit_is_an_error_and_the_end()
     {
         Assert.True(_server.Start());
         _server.AtConnected = static s =>
@@ -288,7 +288,7 @@ public sealed class CSharpSemanticsTests : IDisposable
     // 13: at the limit of queued data, OnError is called with a number and the send returns false; the connection stays
     // open.
     [Fact]
-    public void The_limit_of_what_is_sent_is_an_error_and_the_connection_stays()
+    public void Exceeding_the_send_limit_is_an_error_and_the_connection_stays()
     {
         Assert.True(_server.Start());
         using RecordingClient client = Connected();
@@ -319,7 +319,7 @@ public sealed class CSharpSemanticsTests : IDisposable
 
     // 15, C7: on a thread of the service it reports an error instead of blocking.
     [Fact]
-    public void Calls_that_wait_say_so_on_a_thread_of_the_service()
+    public void Blocking_calls_report_an_error_on_a_thread_of_the_service()
     {
         using PollingService service = new();
         using RecordingServer server = new(service, _log);

@@ -141,7 +141,7 @@ public sealed class CSharpSslTests : IDisposable
 
     // C5: in the original, a disconnect waited without a limit for the peer's close_notify.
     [Fact]
-    public void A_disconnect_does_not_wait_for_a_peer_that_says_nothing_more()
+    public void A_disconnect_does_not_wait_for_a_silent_peer()
     {
         using EchoServer server = new(_service, ServerContext(), _log);
         Assert.True(server.Start());
@@ -161,7 +161,7 @@ public sealed class CSharpSslTests : IDisposable
 
     // C4: in the original, the server could not see the requested host name.
     [Fact]
-    public async Task A_client_that_connects_to_a_name_says_so()
+    public async Task A_client_that_connects_to_a_name_sends_it()
     {
         MakeCertificate("server", "qwerty");
         using X509Certificate2 certificate = X509Certificate2.CreateFromEncryptedPemFile(FileOf("server.pem"), "qwerty", FileOf("server.key"));

@@ -97,7 +97,7 @@ public sealed class CSharpTcpTests : IDisposable
     }
 
     [Fact]
-    public void Calls_that_wait_take_a_time_and_the_connection_stays()
+    public void Blocking_calls_time_out_and_the_connection_stays()
     {
         Assert.True(_server.Start());
         using RecordingClient client = Client();

@@ -20,7 +20,7 @@ public sealed class TimerTests
     }
 
     [Fact]
-    public void It_expires_once_for_each_wait_and_not_before_its_time()
+    public void A_timer_expires_once_for_each_wait_and_not_early()
     {
         Log log = new();
         using Service service = new();

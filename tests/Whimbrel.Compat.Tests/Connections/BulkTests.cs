@@ -15,7 +15,7 @@ public sealed class BulkTests
     [InlineData(EngineKind.Epoll, Scheduling.ThreadPool)]
     [InlineData(EngineKind.Uring, Scheduling.Inline)]
     [InlineData(EngineKind.Portable, Scheduling.Inline)]
-    public async Task Much_at_a_time_comes_whole_and_in_order_in_an_array_that_grows(EngineKind kind, Scheduling callbacks)
+    public async Task Large_amounts_arrive_whole_and_in_order_in_a_growing_array(EngineKind kind, Scheduling callbacks)
     {
         await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1 });
         CompatOptions.Engine = engine;

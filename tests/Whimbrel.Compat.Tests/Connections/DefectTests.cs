@@ -285,7 +285,7 @@ public sealed class DefectTests
 
     // N9: a server did not know its number of pending bytes.
     [Fact]
-    public void N9_a_server_knows_what_waits_to_be_sent()
+    public void N9_a_server_knows_its_pending_bytes()
     {
         const int Much = 16 * 1024 * 1024;
         Log log = new();

@@ -409,7 +409,7 @@ public sealed class EndingTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task Disconnect_returns_when_the_system_has_what_was_queued(EngineKind kind, Scheduling callbacks)
+    public async Task Disconnect_returns_when_the_kernel_has_accepted_queued_data(EngineKind kind, Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         const int Size = 4 * 1024 * 1024;
@@ -432,7 +432,7 @@ public sealed class EndingTests
     }
 
     [Fact]
-    public void Disconnect_does_not_wait_for_a_peer_that_takes_nothing()
+    public void Disconnect_does_not_wait_for_a_peer_that_does_not_read()
     {
         Log log = new();
         using RecordingServer server = new(log);

@@ -18,10 +18,10 @@ public sealed class EngineTests
         ("TCP: sockets", static () => new TcpTests().The_sockets_of_the_user_are_used_and_Socket_is_alive()),
         ("TLS: order", static () => new SslTests().Events_come_in_their_order(System.Security.Authentication.SslProtocols.Tls13)),
         ("TLS: foreign", static () => new SslTests().A_foreign_certificate_is_refused_and_reported()),
-        ("TLS: empty", static () => new SslTests().A_session_that_wants_OnEmpty_gets_all_else_as_well()),
+        ("TLS: empty", static () => new SslTests().A_session_that_overrides_OnEmpty_gets_all_other_callbacks_as_well()),
         ("UDP: order", static () => new UdpTests().Events_come_in_their_order_and_a_restart_keeps_the_port()),
         ("UDP: echo", static () => new UdpTests().A_server_that_rearms_echoes_one_by_one()),
-        ("UDP: many", static () => new UdpTests().Many_sends_at_once_all_leave_each_as_a_datagram_of_its_own()),
+        ("UDP: many", static () => new UdpTests().Many_concurrent_sends_are_all_sent_each_as_a_separate_datagram()),
     ];
 
     public static TheoryData<EngineKind, string> Cases()

@@ -87,7 +87,7 @@ public sealed class MessageTests : IAsyncLifetime
     }
 
     [Fact]
-    public void A_client_of_TLS_that_refuses_a_certificate_says_which_one_and_why()
+    public void A_TLS_client_that_refuses_a_certificate_reports_which_one_and_why()
     {
         using SslServer server = new(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0);
         Assert.True(server.Start());

@@ -316,7 +316,7 @@ public sealed class MulticastTests
 
     // SendAsync has returned true by then.
     [Fact]
-    public async Task A_multicast_waits_for_a_loop_that_has_no_room_and_reaches_all()
+    public async Task A_multicast_waits_for_a_full_loop_and_reaches_all()
     {
         await using Engine engine = new(new EngineOptions { Loops = 1, MailboxLimitBytes = 64 * 1024, BlockedLoopMs = 60_000 });
         await engine.StartAsync();

@@ -59,7 +59,7 @@ public sealed class SslTests
 
     // The connection is handed over during its handshake.
     [Fact]
-    public void A_session_that_wants_OnEmpty_gets_all_else_as_well()
+    public void A_session_that_overrides_OnEmpty_gets_all_other_callbacks_as_well()
     {
         Log log = new();
         using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), log, tells: true);
@@ -256,7 +256,7 @@ public sealed class SslTests
     }
 
     [Fact]
-    public void A_context_without_a_certificate_says_so_at_the_start()
+    public void A_context_without_a_certificate_is_reported_at_the_start()
     {
         SslContext context = new(SslProtocols.Tls13);
         using Server server = new(context, new Log());

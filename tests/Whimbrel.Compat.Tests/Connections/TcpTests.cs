@@ -123,7 +123,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void A_client_that_connects_in_OnDisconnected_comes_back()
+    public void A_client_that_connects_in_OnDisconnected_reconnects()
     {
         Log log = new(), clientLog = new();
         using RecordingServer server = new(log);
@@ -394,7 +394,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void A_port_that_is_taken_throws_what_it_threw()
+    public void A_taken_port_throws_the_original_exception()
     {
         using RecordingServer first = new(new Log());
         first.Start();

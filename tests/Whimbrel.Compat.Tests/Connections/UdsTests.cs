@@ -7,7 +7,7 @@ namespace Whimbrel.Compat.Tests.Connections;
 public sealed class UdsTests
 {
     [Fact]
-    public void A_chat_works_its_path_goes_with_the_stop_and_a_stale_one_is_no_hindrance()
+    public void A_chat_works_its_path_is_deleted_by_the_stop_and_a_stale_one_is_replaced()
     {
         string path = Path.Combine(Path.GetTempPath(), $"whimbrel-compat-{Guid.NewGuid():n}.sock");
         Log log = new();

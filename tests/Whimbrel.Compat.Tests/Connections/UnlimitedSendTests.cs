@@ -94,7 +94,7 @@ public sealed class UnlimitedSendTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task A_peer_that_takes_nothing_is_disconnected_after_StallTimeout_with_a_reason(EngineKind kind, Scheduling callbacks)
+    public async Task A_peer_that_reads_nothing_is_disconnected_after_StallTimeout_with_a_reason(EngineKind kind, Scheduling callbacks)
     {
         const int Budget = 8 * 1024 * 1024;
         using SendRules rules = new(TimeSpan.FromSeconds(1), Budget);
@@ -128,7 +128,7 @@ public sealed class UnlimitedSendTests
 
     // A peer that reads a little now and then is slow, not stalled.
     [Fact]
-    public void A_peer_that_takes_a_little_within_each_StallTimeout_stays()
+    public void A_peer_that_reads_a_little_within_each_StallTimeout_stays()
     {
         using SendRules rules = new(TimeSpan.FromSeconds(1), 64 * 1024 * 1024);
         Log log = new();

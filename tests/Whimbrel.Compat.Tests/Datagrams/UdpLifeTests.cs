@@ -166,7 +166,7 @@ public sealed class UdpLifeTests : IUdpOwner
     }
 
     [Fact]
-    public void A_look_up_is_given_up()
+    public void A_lookup_is_cancelled()
     {
         Resolving resolving = new();
         CancellationToken token = resolving.LookUps;

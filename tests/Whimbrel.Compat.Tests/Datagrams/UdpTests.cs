@@ -77,7 +77,7 @@ public sealed class UdpTests
     }
 
     [Fact]
-    public void A_port_that_is_taken_leaves_as_the_exception_of_sockets()
+    public void A_taken_port_throws_the_exception_of_sockets()
     {
         using EchoServer server = new();
         Assert.True(server.Start());
@@ -87,7 +87,7 @@ public sealed class UdpTests
     }
 
     [Fact]
-    public void Many_sends_at_once_all_leave_each_as_a_datagram_of_its_own()
+    public void Many_concurrent_sends_are_all_sent_each_as_a_separate_datagram()
     {
         using Collector receiver = new(0) { OptionMulticast = true };
         Assert.True(receiver.Connect());
@@ -235,7 +235,7 @@ public sealed class UdpTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void Callbacks_come_on_the_pool_or_on_the_loop_as_it_was_chosen(Scheduling callbacks)
+    public void Callbacks_run_on_the_pool_or_on_the_loop_as_configured(Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         using EchoServer server = new() { StopsAt = "stop" };
@@ -262,7 +262,7 @@ public sealed class UdpTests
 
     // A client that sends in each OnSent always has a pending callback.
     [Fact]
-    public async Task Callbacks_on_the_loop_leave_others_their_turn()
+    public async Task Callbacks_on_the_loop_do_not_starve_others()
     {
         using Setting setting = new(Scheduling.Inline);
         await using Engine engine = new(new EngineOptions { Loops = 1 });

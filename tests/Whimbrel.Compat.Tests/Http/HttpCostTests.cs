@@ -32,7 +32,7 @@ public sealed class HttpCostTests
 
     // Connections of a thread share a reader, but not in the middle of a message.
     [Fact]
-    public async Task Requests_that_come_in_pieces_on_two_connections_of_a_loop_do_not_meet()
+    public async Task Requests_in_pieces_on_two_connections_of_a_loop_are_not_mixed()
     {
         await using Engine engine = new(new EngineOptions { Loops = 1 });
         await engine.StartAsync();
@@ -113,7 +113,7 @@ public sealed class HttpCostTests
 
     // A connection mostly repeats its requests: their texts are created once, and again only if they differ.
     [Fact]
-    public void The_words_of_requests_cost_nothing_where_they_are_those_of_the_one_before()
+    public void The_texts_of_requests_allocate_nothing_if_equal_to_those_of_the_previous_one()
     {
         using WordServer server = new();
         Assert.True(server.Start());

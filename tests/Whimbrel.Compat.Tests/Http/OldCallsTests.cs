@@ -43,7 +43,7 @@ public sealed class OldCallsTests
     }
 
     [Fact]
-    public void The_header_callbacks_of_both_sides_know_how_long_the_body_will_be()
+    public void The_header_callbacks_of_both_sides_know_the_length_of_the_body()
     {
         using LengthServer server = new();
         using LengthClient client = new(server.PortNumber);

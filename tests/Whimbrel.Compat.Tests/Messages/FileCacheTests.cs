@@ -20,7 +20,7 @@ public sealed class FileCacheTests : IDisposable
     // H7: the default prefix produced keys with two slashes, so files were not found. C10: an entry was returned as a
     // view of memory that the next one might overwrite.
     [Fact]
-    public void C10_what_was_found_stays_as_it_was_when_its_key_gets_another_value()
+    public void C10_a_found_value_does_not_change_when_its_key_gets_another_value()
     {
         using FileCache cache = new();
         Assert.True(cache.Add("/key", [1, 2, 3]));

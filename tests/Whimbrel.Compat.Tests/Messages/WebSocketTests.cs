@@ -155,7 +155,7 @@ public sealed class WebSocketTests
     }
 
     [Fact]
-    public void It_says_how_many_bytes_it_waits_for()
+    public void The_number_of_missing_bytes_is_reported()
     {
         (WebSocket client, _, Recorder told, _) = Pair();
         byte[] frame = [0x82, 126, 0x01, 0x00, .. new byte[256]];

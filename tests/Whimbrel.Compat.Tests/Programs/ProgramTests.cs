@@ -59,7 +59,7 @@ public sealed class ProgramTests : IDisposable
     }
 
     [Fact]
-    public void A_client_that_stands_still_is_not_hidden_by_the_others()
+    public void A_stalled_client_is_not_hidden_by_the_others()
     {
         using System.Net.Sockets.TcpListener listener = new(System.Net.IPAddress.Loopback, 0);
         listener.Start();

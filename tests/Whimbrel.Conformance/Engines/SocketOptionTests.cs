@@ -14,7 +14,7 @@ public sealed class PortableUnixSocketOptions() : UnixSocketOptionSuite(Transpor
 public sealed class MemorySocketOptions() : Suite(Transport.MemoryTcp)
 {
     [Fact]
-    public void The_options_of_production_are_taken_and_the_hook_is_not_called() => Run(rig =>
+    public void The_options_of_production_are_accepted_and_the_hook_is_not_called() => Run(rig =>
     {
         static void Refuse(NewSocket socket) => throw new NotSupportedException("there is no socket");
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), KeepAlive = true, Mark = 7, FastOpenQueue = 16, BindToDevice = "eth7", OnSocketCreated = Refuse, CreateSocket = static _ => throw new NotSupportedException("there is no socket") });

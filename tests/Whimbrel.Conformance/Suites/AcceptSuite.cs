@@ -266,7 +266,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void AcceptLimit_is_exact_when_many_come_at_once() => Run(
+    public void AcceptLimit_is_exact_with_many_concurrent_connections() => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 4 });
@@ -329,7 +329,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [InlineData(AcceptScheme.OneListener, AcceptScheme.ListenerPerLoop)]
     [InlineData(AcceptScheme.ListenerPerLoop, AcceptScheme.OneListener)]
     [InlineData(AcceptScheme.ListenerPerLoop, AcceptScheme.ListenerPerLoop)]
-    public void A_port_that_a_server_has_is_taken_for_another_that_did_not_ask_to_share(AcceptScheme first, AcceptScheme second) => Run(rig =>
+    public void A_servers_port_is_refused_to_another_that_did_not_request_sharing(AcceptScheme first, AcceptScheme second) => Run(rig =>
     {
         if (rig.IsUnix) return;
         RecordingServer holder = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = first });
@@ -550,7 +550,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Starting_and_stopping_to_accept_at_the_same_time_ends_with_what_came_last() => Run(rig =>
+    public void Concurrent_starts_and_stops_of_accepting_end_with_the_last_one() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
         for (int round = 0; round < 10; round++)
@@ -670,7 +670,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     private static Listener ListenerOf(Rig rig) => rig.Engine.Loops.SelectMany(static l => Enumerable.Range(0, l.ResidentCount).Select(l.ResidentAt)).OfType<Listener>().Single();
 
     [Fact]
-    public void Starts_that_fail_leave_no_descriptor() => Run(rig =>
+    public void Failed_starts_leak_no_descriptor() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test counts descriptors in /proc.");
         RecordingServer server = rig.Serve(s_echo);

@@ -25,7 +25,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(1)]
     [InlineData(3)]
-    public void A_peer_that_has_proved_nothing_is_sent_no_more_than_came_from_it(int limit) => Run(rig =>
+    public void An_unverified_peer_is_sent_no_more_than_it_sent(int limit) => Run(rig =>
     {
         List<SendResult> results = [];
         DatagramSocket socket = Open(rig, limit, out RecordingHandler handler, (h, data, peer) =>
@@ -183,7 +183,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_full_queue_costs_a_peer_nothing_of_what_it_may_be_sent() => Run(rig =>
+    public void A_full_queue_does_not_reduce_the_bytes_that_a_peer_may_be_sent() => Run(rig =>
     {
         List<SendResult> results = [];
         RecordingHandler made = new()

@@ -262,7 +262,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(14)]
-    public void A_peer_that_never_closes_is_cut_off_when_the_time_limit_of_a_close_is_over() => Run(rig =>
+    public void A_peer_that_never_closes_is_aborted_when_the_timeout_of_a_close_expires() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         rig.ConnectPeer(server.EndPoint!);

@@ -268,7 +268,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(11)]
-    public void The_session_says_what_a_body_that_is_too_short_means() => Run(rig =>
+    public void The_session_decides_the_meaning_of_a_body_that_is_too_short() => Run(rig =>
     {
         IOException tooShort = new("5 bytes of the body are missing");
         (RecordingSession session, Peer peer, BodyStream body) = Begin(rig, 8, s => s.AtEndOfStream = x =>

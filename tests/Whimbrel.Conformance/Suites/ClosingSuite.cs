@@ -120,7 +120,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ the peer finishes (11)
 
     [Fact, Contract(11)]
-    public void When_the_peer_finishes_what_is_queued_is_sent_and_then_it_closes() => Run(rig =>
+    public void When_the_peer_finishes_queued_data_is_sent_before_the_close() => Run(rig =>
     {
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) => x.Send(data));
@@ -134,7 +134,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(11)]
-    public void An_override_of_OnPeerFinished_keeps_this_half_open() => Run(rig =>
+    public void An_override_of_OnEndOfStream_keeps_this_half_open() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtEndOfStream = static _ => { });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -192,7 +192,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(11)]
-    public void FinishSending_sends_queued_data_then_FIN_and_continues_to_receive() => Run(rig =>
+    public void ShutdownSend_sends_queued_data_then_FIN_and_continues_to_receive() => Run(rig =>
     {
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
@@ -215,7 +215,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(5, 11)]
-    public void After_FinishSending_sends_are_refused() => Run(rig =>
+    public void After_ShutdownSend_sends_are_refused() => Run(rig =>
     {
         List<SendResult> results = [];
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
@@ -237,7 +237,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(11)]
-    public void FinishSending_from_another_thread_comes_after_its_sends() => Run(rig =>
+    public void ShutdownSend_from_another_thread_comes_after_its_sends() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -485,7 +485,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12)]
-    public void A_large_piece_that_a_slow_peer_takes_little_by_little_is_not_cut_off() => Run(rig =>
+    public void A_large_piece_read_slowly_by_its_peer_is_not_aborted() => Run(rig =>
     {
         Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix, "The other engines know how much of a pending send was sent.");
         byte[] data = Pattern(2 * Large);

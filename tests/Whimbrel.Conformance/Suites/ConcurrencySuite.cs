@@ -164,7 +164,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(1, 2, 5)]
-    public void A_storm_from_many_threads_leaves_every_life_in_order() => Run(rig =>
+    public void After_a_storm_from_many_threads_every_callback_order_is_legal() => Run(rig =>
     {
         int rounds = Transport.IsDeep ? 2000 : 150;
         RecordingServer? server = null;
@@ -233,7 +233,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(2, 7)]
-    public void Both_ends_on_one_loop_talk_without_nesting() => Run(
+    public void Both_ends_on_one_loop_exchange_data_without_nested_callbacks() => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));

@@ -127,7 +127,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void The_short_constructors_take_an_address() => Run(rig =>
+    public void The_short_constructors_accept_an_address() => Run(rig =>
     {
         // These serve on the default engine, which is one of the real ones.
         Assert.SkipWhen(rig.IsVirtual || rig.IsUnix || rig.IsPool, "The default engine is tested once, on another transport.");
@@ -239,7 +239,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Dials_that_fail_leave_no_descriptor() => Run(rig =>
+    public void Failed_connects_leak_no_descriptor() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test counts descriptors in /proc.");
         RecordingClient client = rig.MakeClient(To(rig, rig.DeadAddress()));
@@ -306,7 +306,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_name_that_is_being_looked_up_can_be_given_up_in_every_way() => Run(rig =>
+    public void A_pending_lookup_can_be_cancelled_in_every_way() => Run(rig =>
     {
         // On real engines the response may arrive before the end, and is reported then.
         for (int round = 0; round < 10; round++)
@@ -344,7 +344,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Connect_gives_up_when_its_time_is_over() => Run(rig =>
+    public void Connect_times_out() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
@@ -357,7 +357,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Connect_gives_up_in_its_time_also_when_its_loop_is_blocked() => Run(
+    public void Connect_times_out_even_if_its_loop_is_blocked() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");

@@ -108,7 +108,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact]
-    public void A_reader_that_wants_more_than_the_hold_gets_it() => Run(rig =>
+    public void A_reader_that_requests_more_than_the_buffer_limit_gets_it() => Run(rig =>
     {
         using End end = Accept(rig, pipe: new ConnectionPipeOptions { HoldBytes = 4096 });
         byte[] data = Pattern(200_000);
@@ -191,7 +191,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_cancelled_flush_gives_its_wait_up_and_its_bytes_still_leave(bool byToken) => Run(rig =>
+    public void A_cancelled_flush_stops_waiting_and_its_bytes_are_still_sent(bool byToken) => Run(rig =>
     {
         using End end = Accept(rig, Narrow(rig), receiveBufferBytes: SmallBuffer);
         byte[] data = Pattern(1_000_000);
@@ -300,7 +300,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     [Theory, Contract(1)]
     [InlineData(true)]
     [InlineData(false)]
-    public void After_a_reset_reads_give_what_was_there_then_throw_and_flushes_are_completed(bool onLoop) => Run(rig =>
+    public void After_a_reset_reads_return_buffered_data_then_throw_and_flushes_complete(bool onLoop) => Run(rig =>
     {
         if (!rig.HasResets) return;
         using End end = Accept(rig, Narrow(rig), new ConnectionPipeOptions { ReadFailure = static reason => new EndOfStreamException($"it was {reason.Cause}") });

@@ -35,7 +35,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void The_engine_counts_completions_and_turns_that_brought_none() => Run(rig =>
+    public void The_engine_counts_completions_and_iterations_without_any() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -226,7 +226,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Without_the_option_sends_are_not_counted_and_said_to_be_unknown() => Run(rig =>
+    public void Without_the_option_sends_are_not_counted_and_reported_as_unknown() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data));
         Assert.Equal(default, server.ReadCounters());

@@ -95,7 +95,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [InlineData(1_472)]
     [InlineData(8_193)]
     [InlineData(65_507)]
-    public void A_datagram_of_any_size_comes_and_goes_whole(int size) => Run(rig =>
+    public void A_datagram_of_any_size_is_sent_and_received_whole(int size) => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true);
         using RawDatagrams peer = new(rig);
@@ -133,7 +133,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Queued_datagrams_leave_in_order_each_by_itself_whatever_their_sizes() => Run(rig =>
+    public void Queued_datagrams_of_any_size_are_sent_in_order_and_separately() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
@@ -169,7 +169,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Datagrams_that_do_not_lie_together_in_the_queue_arrive_as_they_were() => Run(rig =>
+    public void Datagrams_that_are_not_contiguous_in_the_queue_arrive_unchanged() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "The raw peer of this transport would have to read at the same time.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
@@ -208,7 +208,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_socket_with_much_to_send_lets_the_rest_of_its_loop_have_its_turn() => Run(rig =>
+    public void A_socket_with_much_to_send_does_not_starve_its_loop() => Run(rig =>
     {
         SkipUnlessLinuxUdp(rig, "On this transport the receiver's buffer may fill up and stop the sender.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
@@ -239,7 +239,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_run_leaves_in_one_call_and_arrives_in_one() => Run(rig =>
+    public void A_run_is_sent_and_received_with_one_call() => Run(rig =>
     {
         SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring has segmentation.");
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
@@ -264,7 +264,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void Joined_datagrams_come_in_one_call_or_one_by_one_and_go_back_as_they_came(bool takesRuns) => Run(rig =>
+    public void Joined_datagrams_are_delivered_in_one_call_or_one_by_one_and_echoed_unchanged(bool takesRuns) => Run(rig =>
     {
         SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
         DatagramSocket echo = Open(rig, out RecordingHandler echoes);
@@ -507,7 +507,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void At_the_limit_the_oldest_make_room_when_the_policy_says_so() => Run(rig =>
+    public void At_the_limit_the_oldest_are_dropped_if_the_policy_says_so() => Run(rig =>
     {
         DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 8, Overflow = DatagramOverflow.DropOldest };
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: options);
@@ -542,7 +542,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void An_awaited_send_waits_for_room_first_come_first_served_and_can_be_given_up() => Run(rig =>
+    public void An_awaited_send_waits_for_space_in_FIFO_order_and_can_be_cancelled() => Run(rig =>
     {
         DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 2 };
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: options);
@@ -646,7 +646,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_datagram_of_no_bytes_may_come_from_another_thread() => Run(rig =>
+    public void An_empty_datagram_may_be_sent_from_another_thread() => Run(rig =>
     {
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
@@ -754,7 +754,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ pausing, timers
 
     [Fact]
-    public void While_paused_nothing_is_delivered_and_then_what_was_kept_comes_first() => Run(rig =>
+    public void While_paused_nothing_is_delivered_and_then_held_data_is_delivered_first() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Received = static (me, data, _) =>
         {
@@ -863,7 +863,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ life
 
     [Fact]
-    public void A_stop_sends_what_is_queued_and_then_everything_is_closed() => Run(rig =>
+    public void A_stop_sends_queued_datagrams_and_then_closes_everything() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
@@ -884,7 +884,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_stop_without_time_drops_what_is_queued_and_counts_it() => Run(rig =>
+    public void A_stop_without_time_drops_queued_datagrams_and_counts_them() => Run(rig =>
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
@@ -1069,7 +1069,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Joined_datagrams_are_pulled_one_by_one_and_the_shorter_last_one_as_it_is() => Run(rig =>
+    public void Joined_datagrams_are_pulled_one_by_one_including_the_shorter_last_one() => Run(rig =>
     {
         DatagramSocket receiver = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() });
         rig.Await(receiver.StartAsync());
@@ -1112,7 +1112,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_pull_can_be_given_up_without_losing_a_datagram_and_ends_with_the_socket() => Run(rig =>
+    public void A_pull_can_be_cancelled_without_losing_a_datagram_and_ends_with_the_socket() => Run(rig =>
     {
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() });
         rig.Await(socket.StartAsync());

@@ -117,7 +117,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(14, 12)]
-    public void A_dispatcher_that_stands_holds_back_reading_and_a_stop_up_to_its_deadline_and_nothing_is_lost() => Run(
+    public void A_blocked_dispatcher_delays_reading_and_a_stop_up_to_its_deadline_and_nothing_is_lost() => Run(
         rig =>
         {
             rig.Expect("has not ended at the deadline");
@@ -184,7 +184,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     [InlineData("keeps the item and throws")]
     [InlineData("runs it at once")]
     [InlineData("runs it twice")]
-    public void A_dispatcher_that_does_what_it_must_not_costs_a_notice_and_no_callback(string what) => Run(rig =>
+    public void A_dispatcher_that_breaks_its_contract_causes_a_notice_and_loses_no_callback(string what) => Run(rig =>
     {
         if (what != "runs it twice") rig.Expect("The Dispatcher threw");
         int calls = 0;

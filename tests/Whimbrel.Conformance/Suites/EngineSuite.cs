@@ -56,7 +56,7 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void Starts_and_stops_leave_no_descriptor() => Run(rig =>
+    public void Starts_and_stops_leak_no_descriptor() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test counts descriptors in /proc.");
         int before = 0;

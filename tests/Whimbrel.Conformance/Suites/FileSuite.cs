@@ -111,7 +111,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(20)]
-    public void A_session_that_answers_with_files_is_not_read_until_they_have_left() => Run(rig =>
+    public void A_session_that_answers_with_files_is_not_read_until_they_are_sent() => Run(rig =>
     {
         int large = LargeOf(rig);
         using TestFile file = new(large, []);
@@ -246,7 +246,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(20)]
-    public void FinishSending_after_a_file_ends_this_half_after_it() => Run(rig =>
+    public void ShutdownSend_after_a_file_ends_this_half_after_it() => Run(rig =>
     {
         byte[] data = Pattern(400_000);
         using TestFile file = new(data);
@@ -269,7 +269,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(16, 20)]
-    public void A_file_that_was_queued_before_an_upgrade_goes_out_plain() => Run(rig =>
+    public void A_file_queued_before_an_upgrade_is_sent_in_the_clear() => Run(rig =>
     {
         if (rig.Tls != TlsKind.None) return; // it has TLS already
         byte[] data = Pattern(500_000);
@@ -339,7 +339,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(20)]
-    public void SendAsync_of_a_file_waits_for_room_in_its_turn() => Run(rig =>
+    public void SendAsync_of_a_file_waits_for_space_in_FIFO_order() => Run(rig =>
     {
         byte[] data = Pattern(100_000);
         using TestFile file = new(data);

@@ -71,7 +71,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(14)]
-    public void A_Flush_takes_all_that_the_system_takes_and_the_rest_follows_in_order() => Run(rig =>
+    public void A_Flush_sends_all_that_the_kernel_accepts_and_the_rest_follows_in_order() => Run(rig =>
     {
         byte[] all = Pattern(3_000_000, 4);
         RecordingServer server = rig.Serve(
@@ -91,7 +91,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(5, 14)]
-    public void A_Flush_with_nothing_to_send_room_that_is_lent_or_at_the_end_does_no_harm() => Run(rig =>
+    public void A_Flush_without_data_with_reserved_space_or_at_the_end_has_no_effect() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s =>
         {

@@ -54,7 +54,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     [Theory, Contract(17)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Each_class_gets_its_own_form_which_is_asked_for_once_by_the_caller(bool onLoop) => Run(rig =>
+    public void Each_class_gets_its_own_form_which_is_encoded_once_by_the_caller(bool onLoop) => Run(rig =>
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 8);
         SessionGroup group = Joined(rig, pairs, onLoop, static i => (i % 3) * 7);
@@ -112,7 +112,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     });
 
     [Fact, Contract(17, 7)]
-    public void A_class_is_asked_for_from_the_call_of_its_first_join_on_and_forms_keep_their_place_among_other_calls() => Run(rig =>
+    public void A_class_is_encoded_from_its_first_join_on_and_forms_keep_their_place_among_other_calls() => Run(rig =>
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
         SessionGroup group = new();
@@ -267,7 +267,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     });
 
     [Fact, Contract(17)]
-    public void Shared_bytes_go_back_also_when_members_end_are_held_or_have_no_room() => Run(rig =>
+    public void Shared_bytes_are_released_also_when_members_end_are_held_or_have_no_space() => Run(rig =>
     {
         rig.Expect("slow consumer");
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 5, Narrow(rig, SlowConsumer.Wait, limit: 100_000));
@@ -291,7 +291,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     });
 
     [Fact, Contract(17, 4)]
-    public void Shared_memory_that_throws_leaves_out_its_broadcast_and_gives_a_notice() => Run(rig =>
+    public void Shared_memory_that_throws_skips_its_broadcast_and_causes_a_notice() => Run(rig =>
     {
         rig.Expect("memory that was broadcast threw");
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);

@@ -21,7 +21,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("delimiter")]
     [InlineData("line")]
     [InlineData("fixed")]
-    public void Every_message_comes_back_as_it_was_however_the_stream_is_cut(string name) => Run(rig =>
+    public void Every_message_is_echoed_unchanged_however_the_stream_is_cut(string name) => Run(rig =>
     {
         FrameFormat format = FormatOf(name);
         ArrayBufferWriter<byte> stream = new();
@@ -92,7 +92,7 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(3, 15)]
-    public void A_hand_over_in_a_message_takes_the_unread_ones_along() => Run(rig =>
+    public void A_hand_over_in_a_message_passes_on_the_unread_ones() => Run(rig =>
     {
         Messages next = new(FrameFormat.LengthPrefix(1), static (s, message, _) => s.SendFrame(message));
         Messages session = new(FrameFormat.Line(), (s, _, _) => s.Give(next));

@@ -135,7 +135,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(17)]
-    public void A_predicate_that_throws_leaves_out_that_member_and_gives_a_notice() => Run(rig =>
+    public void A_predicate_that_throws_skips_that_member_and_causes_a_notice() => Run(rig =>
     {
         rig.Expect("a broadcast predicate threw");
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
@@ -333,7 +333,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(17, 6)]
-    public void A_gate_that_opens_while_a_message_goes_in_pieces_lets_the_broadcasts_out_after_it() => Run(rig =>
+    public void A_gate_that_opens_during_a_message_in_pieces_sends_the_broadcasts_after_it() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig));
         (RecordingSession session, Peer peer) = pairs[0];
@@ -377,7 +377,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     }, loops: 1);
 
     [Fact, Contract(17)]
-    public void A_broadcast_is_taken_by_all_loops_or_by_none() => Run(rig =>
+    public void A_broadcast_is_accepted_by_all_loops_or_by_none() => Run(rig =>
     {
         const int Message = 16 * 1024;
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 8);
@@ -524,7 +524,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(14, 17)]
-    public void A_thread_may_block_until_there_is_room_and_for_so_long_only() => Run(rig =>
+    public void A_thread_may_block_for_space_up_to_its_timeout() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
         RecordingServer server = rig.Serve();

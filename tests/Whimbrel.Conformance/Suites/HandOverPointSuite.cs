@@ -27,7 +27,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
 
     [Theory, Contract(1, 15)]
     [MemberData(nameof(Points))]
-    public void The_next_session_gets_what_is_still_to_come(string point, string kind, bool isOutgoing) => Run(rig =>
+    public void The_next_session_gets_the_remaining_callbacks(string point, string kind, bool isOutgoing) => Run(rig =>
     {
         RecordingSession taker = new(rig) { IsSuccessor = true, AtConnected = static x => x.Send("next"u8), AtTlsHandshakeCompleted = static (_, _) => { } };
         TlsOptions own = isOutgoing ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;

@@ -103,7 +103,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [InlineData("timer")]
     [InlineData("posted")]
     [InlineData("peer finished")]
-    public void It_may_be_called_in_every_callback_and_from_a_posted_action(string where) => Run(rig =>
+    public void HandOver_may_be_called_in_every_callback_and_from_a_posted_action(string where) => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = static self => self.Send("next"u8) };
         RecordingServer server = rig.Serve(s =>

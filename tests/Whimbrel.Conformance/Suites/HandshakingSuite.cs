@@ -9,7 +9,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     private static TlsPeer ConnectPeer(Rig rig, Server server) => rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, TestCertificates.ClientOptions);
 
     [Fact, Contract(1)]
-    public void OnHandshaking_comes_before_the_first_byte_of_an_accepted_connection() => Run(rig =>
+    public void OnTlsHandshakeStarting_comes_before_the_first_byte_of_an_accepted_connection() => Run(rig =>
     {
         RecordingServer server = Serve(rig, static s =>
         {
@@ -31,7 +31,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void OnHandshaking_of_a_client_is_called_when_it_is_connected_and_the_peer_is_known() => Run(rig =>
+    public void OnTlsHandshakeStarting_of_a_client_is_called_when_it_is_connected_and_the_peer_is_known() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
         System.Net.EndPoint? remote = null, local = null;
@@ -51,7 +51,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_connect_that_fails_before_the_handshake_has_no_OnHandshaking() => Run(rig =>
+    public void A_connect_that_fails_before_the_handshake_has_no_OnTlsHandshakeStarting() => Run(rig =>
     {
         RecordingClient client = rig.MakeClient(
             new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Tls = new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots } },
@@ -61,7 +61,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_failed_handshake_is_reported_after_OnHandshaking() => Run(rig =>
+    public void A_failed_handshake_is_reported_after_OnTlsHandshakeStarting() => Run(rig =>
     {
         RecordingServer server = Serve(rig, static s => s.AtTlsHandshakeStarting = static _ => { });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -76,7 +76,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     [Theory, Contract(1, 12)]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_close_or_an_exception_in_OnHandshaking_ends_it_before_it_was_connected(bool throws) => Run(rig =>
+    public void A_close_or_an_exception_in_OnTlsHandshakeStarting_ends_it_before_it_was_connected(bool throws) => Run(rig =>
     {
         RecordingServer server = Serve(rig, s => s.AtTlsHandshakeStarting = x =>
         {
@@ -92,7 +92,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(15)]
-    public void A_session_may_hand_over_in_OnHandshaking() => Run(rig =>
+    public void A_session_may_hand_over_in_OnTlsHandshakeStarting() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true, AtTlsHandshakeCompleted = static (_, _) => { }, AtReceived = static (x, data) => x.Send(data) };
         RecordingServer server = Serve(rig, s => s.AtTlsHandshakeStarting = x => x.CallHandOver(next));
@@ -108,7 +108,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(16)]
-    public void An_upgrade_begins_with_OnHandshaking_and_what_is_sent_there_is_encrypted() => Run(rig =>
+    public void An_upgrade_begins_with_OnTlsHandshakeStarting_and_what_is_sent_there_is_encrypted() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s =>
         {
@@ -133,7 +133,7 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12, 16)]
-    public void A_close_in_OnHandshaking_of_an_upgrade_sends_what_was_sent_before_it() => Run(rig =>
+    public void A_close_in_OnTlsHandshakeStarting_of_an_upgrade_sends_what_was_sent_before_it() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s =>
         {

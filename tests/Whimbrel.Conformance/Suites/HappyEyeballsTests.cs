@@ -92,7 +92,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void One_that_fails_late_does_not_cost_the_others_their_head_start() => Test(rig =>
+    public void An_attempt_that_fails_late_does_not_cost_the_others_their_head_start() => Test(rig =>
     {
         // 0 ms: the first address is tried and does not respond. 250 ms: the second is refused, and the third follows
         // immediately.
@@ -123,7 +123,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void A_fixed_local_port_makes_them_wait_for_each_other() => Test(rig =>
+    public void With_a_fixed_local_port_attempts_wait_for_each_other() => Test(rig =>
     {
         BlackHoles(rig, s_four1);
         ServeAt(rig, s_four2);
@@ -179,7 +179,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void An_answer_that_comes_while_an_address_has_its_head_start_waits_for_that() => Test(rig =>
+    public void A_lookup_result_during_a_head_start_waits_for_its_end() => Test(rig =>
     {
         rig.Memory.AddHost("slow", TimeSpan.FromMilliseconds(100), s_six1);
         rig.Memory.AddHost("hole", s_four1);
@@ -212,7 +212,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void Of_a_name_with_hundreds_of_addresses_64_are_tried() => Test(rig =>
+    public void At_most_64_addresses_of_a_name_are_tried() => Test(rig =>
     {
         IPAddress[] six = [.. Enumerable.Range(1, 50).Select(static i => IPAddress.Parse($"2001:db8:1::{i:x}"))];
         IPAddress[] four = [.. Enumerable.Range(1, 50).Select(static i => new IPAddress([192, 0, 2, (byte)i]))];
@@ -225,7 +225,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void The_point_at_the_end_of_a_name_is_no_part_of_what_TLS_asks_for() => Test(rig =>
+    public void The_trailing_dot_of_a_name_is_not_sent_by_TLS() => Test(rig =>
     {
         rig.Memory.AddHost("chat.test.", s_four1);
         rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = At(s_four1), Tls = FakeTlsProfile.Server });
@@ -247,7 +247,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void Dials_of_one_name_share_a_look_up() => Test(rig =>
+    public void Connects_to_one_name_share_a_lookup() => Test(rig =>
     {
         rig.Memory.AddHost("shared", TimeSpan.FromSeconds(1), s_four1);
         ServeAt(rig, s_four1);
@@ -495,7 +495,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void A_disconnect_in_the_very_turn_in_which_the_wait_is_over_wins() => Test(
+    public void A_disconnect_in_the_iteration_in_which_the_wait_ends_wins() => Test(
         rig =>
         {
             TimeSpan delay = TimeSpan.FromSeconds(1);

@@ -32,7 +32,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void A_session_knows_its_place_from_the_first_callback_on() => Run(rig =>
+    public void A_session_knows_its_server_and_loop_from_the_first_callback_on() => Run(rig =>
     {
         bool atServer = false, atClient = false;
         RecordingServer server = rig.Serve(s => s.AtConnecting = x => atServer = x.Id > 0 && x.Server is not null && x.Client is null && (x.Loop.IsCurrent || rig.IsPool) && !x.IsConnected);
@@ -422,7 +422,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
 
     [Theory, Contract(1, 2)]
     [MemberData(nameof(PairsOfCauses))]
-    public void Two_causes_at_once_make_one_end(string first, string second) => Run(rig =>
+    public void Two_concurrent_causes_make_one_end(string first, string second) => Run(rig =>
     {
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"),
@@ -503,7 +503,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     };
 
     [Fact, Contract(1)]
-    public void Peers_that_are_gone_before_they_are_served_make_no_broken_life() => Run(rig =>
+    public void Peers_that_disconnect_before_they_are_served_cause_no_illegal_callback_order() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send("welcome"u8));
         for (int i = 0; i < 30; i++)

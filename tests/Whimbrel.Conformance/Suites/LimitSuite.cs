@@ -12,7 +12,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(SlowConsumer.DropNewest, false)]
     [InlineData(SlowConsumer.Wait, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void The_last_byte_below_the_limit_is_taken_and_the_first_above_it_is_not(SlowConsumer policy, bool onLoop) => Run(rig =>
+    public void The_last_byte_up_to_the_limit_is_accepted_and_the_first_above_it_is_not(SlowConsumer policy, bool onLoop) => Run(rig =>
     {
         (RecordingSession session, _) = Pair(rig, policy);
         Clog(rig, session);

@@ -222,7 +222,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_timer_that_starts_itself_again_at_once_leaves_the_loop_to_others() => Run(rig =>
+    public void A_timer_that_restarts_itself_at_once_does_not_starve_others() => Run(rig =>
     {
         Loop loop = Started(rig);
         bool stop = false;

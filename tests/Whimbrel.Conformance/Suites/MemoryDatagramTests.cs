@@ -26,7 +26,7 @@ public sealed class MemoryDatagramTests
     }
 
     [Fact]
-    public void On_an_unkind_network_what_arrives_was_sent_and_the_counts_add_up()
+    public void On_a_faulty_network_received_datagrams_were_sent_and_the_counts_match()
     {
         long lost = 0;
         long doubled = 0;

@@ -9,7 +9,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     [Theory, Contract(17)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_named_group_is_there_from_the_first_join_to_the_last_leave(bool onLoop) => Run(rig =>
+    public void A_named_group_exists_from_the_first_join_to_the_last_leave(bool onLoop) => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
         NamedGroups groups = server.Groups;
@@ -35,7 +35,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(17)]
-    public void A_named_group_goes_when_its_last_member_ends() => Run(rig =>
+    public void A_named_group_is_removed_when_its_last_member_ends() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
         foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => server.Groups["room"].Join(session));
@@ -380,7 +380,7 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(17)]
-    public void A_cancel_ends_the_wait_for_room_and_for_the_counts_while_the_loops_are_busy() => Run(
+    public void A_cancel_ends_the_wait_for_space_and_for_the_counts_while_the_loops_are_busy() => Run(
         rig =>
         {
             (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1);

@@ -89,7 +89,7 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_plain_connection_has_its_session_at_once() => Run(rig =>
+    public void A_plain_connection_gets_its_session_at_once() => Run(rig =>
     {
         ConcurrentQueue<SessionContext> seen = new();
         RecordingServer server = Serve(rig, null, seen: seen);

@@ -500,7 +500,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("broadcast")]
     [InlineData("join")]
     [InlineData("close")]
-    public void And_what_stands_before_that_and_is_no_send_keeps_its_place(string what) => RunSending(
+    public void Earlier_calls_that_are_no_sends_keep_their_place(string what) => RunSending(
         (rig, session, _) =>
         {
             SessionGroup group = new();

@@ -6,7 +6,7 @@ namespace Whimbrel.Conformance;
 public abstract class PauseSuite(Transport transport) : Suite(transport)
 {
     [Fact, Contract(10)]
-    public void After_a_pause_in_OnReceived_nothing_comes_until_resume() => Run(rig =>
+    public void After_a_pause_in_OnReceived_nothing_is_delivered_until_resume() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -280,7 +280,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10)]
-    public void A_FIN_that_comes_with_the_bytes_at_which_the_session_pauses_waits_for_resume() => Run(rig =>
+    public void A_FIN_that_arrives_with_the_bytes_at_which_the_session_pauses_waits_for_resume() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -443,7 +443,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10, 12)]
-    public void Close_while_paused_ends_without_delivering_what_was_held() => Run(rig =>
+    public void Close_while_paused_ends_without_delivering_held_data() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
         Peer peer = rig.ConnectPeer(server.EndPoint!);

@@ -139,7 +139,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(22)]
-    public void A_cancel_while_the_source_waits_gives_what_is_unread_back_to_its_session() => Run(rig =>
+    public void A_cancel_while_the_source_waits_returns_unread_data_to_its_session() => Run(rig =>
     {
         Ends ends = Two(rig, options: Narrow(rig));
         using CancellationTokenSource cancel = new();
@@ -246,7 +246,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(22)]
-    public void One_pipe_of_a_session_at_a_time_and_never_to_one_that_has_no_connection() => Run(rig =>
+    public void A_session_has_one_pipe_at_a_time_and_never_to_a_session_without_a_connection() => Run(rig =>
     {
         Ends ends = Two(rig);
         Task<PipeResult> pipe = Join(rig, ends.A, ends.B);

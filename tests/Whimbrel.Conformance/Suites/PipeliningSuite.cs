@@ -152,7 +152,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact, Contract(9, 10)]
-    public void A_paused_session_gets_what_it_left_when_it_resumes_and_not_when_its_queue_drains() => Run(rig =>
+    public void A_paused_session_gets_unconsumed_data_when_it_resumes_and_not_when_its_queue_drains() => Run(rig =>
     {
         RecordingServer server = rig.Serve(
             static s => s.AtData = static (x, unread) =>

@@ -135,7 +135,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     [InlineData(1)]
     [InlineData(2)]
     [InlineData(3)]
-    public void Much_at_a_time_and_little_come_whole_and_in_order_whatever_the_session_leaves_of_it(int seed) => Run(rig =>
+    public void Large_and_small_amounts_arrive_whole_and_in_order_however_much_the_session_consumes(int seed) => Run(rig =>
     {
         // The simulation has one thread: the peer reads after it has written everything, which must fit into the
         // buffers.
@@ -175,7 +175,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     [Theory, Contract(2, 14)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Sessions_end_while_much_comes_for_them(bool isClose) => Run(
+    public void Sessions_end_while_much_data_arrives_for_them(bool isClose) => Run(
         rig =>
         {
             int rounds = rig.IsVirtual ? 2 : 20;
@@ -538,7 +538,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(14)]
-    public void A_timer_that_comes_while_a_callback_runs_comes_after_it_and_once() => Run(
+    public void A_timer_due_while_a_callback_runs_fires_after_it_and_once() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");

@@ -20,7 +20,7 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
     }
 
     [Fact, Contract(14)]
-    public void PostAsync_runs_on_its_loop_and_brings_back_what_it_returned() => Run(rig =>
+    public void PostAsync_runs_on_its_loop_and_returns_the_result() => Run(rig =>
     {
         rig.Serve();
         Loop loop = rig.Engine.GetLoop(1);

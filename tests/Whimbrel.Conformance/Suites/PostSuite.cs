@@ -123,7 +123,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(14)]
-    public void After_the_engine_is_disposed_Post_gives_false_and_what_it_took_before_has_run() => Run(rig =>
+    public void After_the_engine_is_disposed_Post_returns_false_and_earlier_posts_have_run() => Run(rig =>
     {
         rig.Serve();
         Loop loop = rig.Engine.GetLoop(0);

@@ -7,7 +7,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     [InlineData("at once")]
     [InlineData("on the session's thread")]
     [InlineData("elsewhere")]
-    public void One_runs_at_a_time_in_order_and_its_bytes_stay_what_they_were(string how) => Run(rig =>
+    public void OnReceivedAsync_calls_are_sequential_and_their_bytes_stay_unchanged(string how) => Run(rig =>
     {
         byte[] data = Pattern(rig.IsVirtual ? 5_000 : 400_000);
         List<byte> got = [];
@@ -166,7 +166,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     [Theory, Contract(15, 13)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_hand_over_gives_the_next_session_what_comes_at_once(bool inside) => Run(rig =>
+    public void A_hand_over_delivers_new_data_to_the_next_session_at_once(bool inside) => Run(rig =>
     {
         TaskCompletionSource ends = new();
         RecordingSession next = new(rig) { IsSuccessor = true };

@@ -14,7 +14,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = limit };
 
     [Fact, Contract(3)]
-    public void Bytes_that_are_not_taken_come_again_joined_with_what_follows() => Run(rig =>
+    public void Unconsumed_bytes_are_passed_again_followed_by_new_ones() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtData = static (_, unread) => unread.Length < 6 ? 0 : unread.Length);
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -85,7 +85,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
 
     // The responses of a callback to its data fit into the queue: its limit is four times the size.
     [Fact, Contract(3, 9)]
-    public void No_more_than_a_quarter_of_a_MiB_comes_at_a_time_however_long_the_sessions_memory_is() => Run(rig =>
+    public void At_most_a_quarter_of_a_MiB_is_received_at_a_time_into_memory_of_any_length() => Run(rig =>
     {
         byte[] data = Pattern(rig.IsVirtual ? 300_000 : 32 * 1024 * 1024);
         int largest = 0;
@@ -112,7 +112,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     // Between callbacks the session does not access that memory. While a callback runs, received data is kept
     // elsewhere.
     [Fact, Contract(3, 14)]
-    public void A_session_on_the_pool_has_what_comes_between_its_callbacks_in_its_own_memory_and_looks_at_it_undisturbed() => Run(rig =>
+    public void A_pool_session_receives_into_its_own_memory_between_callbacks_and_reads_it_unchanged() => Run(rig =>
     {
         Assert.SkipWhen(!rig.IsPool || rig.IsVirtual || rig.Tls != TlsKind.None || rig.Engine.Kind == EngineKind.Portable, "This engine does not use the hint.");
         const int rounds = 40;
@@ -158,7 +158,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3, 15)]
-    public void A_session_that_takes_the_connection_over_has_no_memory_of_the_one_before() => Run(rig =>
+    public void A_session_that_takes_over_does_not_receive_into_memory_of_the_previous_one() => Run(rig =>
     {
         byte[] own = new byte[64 * 1024];
         byte[] data = Pattern(rig.IsVirtual ? 256 * 1024 : 4 * 1024 * 1024);
@@ -284,7 +284,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void The_rest_of_a_partial_take_waits_for_more() => Run(rig =>
+    public void Data_left_by_a_partial_consume_waits_for_more() => Run(rig =>
     {
         List<string> wrong = [];
         long lastArrived = 0;
@@ -339,7 +339,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void A_long_stream_arrives_byte_for_byte_whatever_is_taken_at_a_time() => Run(rig =>
+    public void A_long_stream_arrives_unchanged_however_much_is_consumed_at_a_time() => Run(rig =>
     {
         byte[] data = Pattern(300_000);
         int call = 0;
@@ -356,7 +356,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void NeedBytes_holds_the_offer_back_until_there_is_enough() => Run(rig =>
+    public void SetMinimumBytes_holds_the_offer_back_until_there_is_enough() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s =>
         {
@@ -381,7 +381,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void NeedBytes_counts_what_is_left_unread() => Run(rig =>
+    public void SetMinimumBytes_counts_what_is_left_unread() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtData = static (x, unread) =>
         {
@@ -404,7 +404,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void Data_held_back_by_NeedBytes_is_delivered_when_the_peer_finishes_first() => Run(rig =>
+    public void Data_held_back_by_SetMinimumBytes_is_delivered_when_the_peer_finishes_first() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s =>
         {
@@ -420,7 +420,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void NeedBytes_refuses_what_can_never_be_fulfilled_and_foreign_threads() => Run(rig =>
+    public void SetMinimumBytes_refuses_what_can_never_be_fulfilled_and_foreign_threads() => Run(rig =>
     {
         List<string> refused = [];
         RecordingServer server = rig.Serve(
@@ -463,7 +463,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void At_the_unread_limit_with_nothing_taken_the_connection_ends_and_says_why() => Run(rig =>
+    public void At_the_unread_limit_with_nothing_consumed_the_connection_ends_with_a_reason() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtData = static (_, _) => 0, WithUnreadLimit(rig, 1024));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -478,7 +478,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void A_session_that_takes_something_may_pass_the_unread_limit() => Run(rig =>
+    public void A_session_that_consumes_some_data_may_exceed_the_unread_limit() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtData = static (_, _) => 1, WithUnreadLimit(rig, 1024));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -515,7 +515,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ the end, and the beginning
 
     [Fact, Contract(3, 11)]
-    public void The_peers_end_comes_after_the_last_byte_was_offered_though_some_were_left() => Run(rig =>
+    public void The_peers_end_follows_the_delivery_of_the_last_byte_even_if_some_are_unconsumed() => Run(rig =>
     {
         int left = -1;
         RecordingServer server = rig.Serve(s =>
@@ -537,7 +537,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void Data_that_waits_at_the_accept_comes_after_OnConnected() => Run(rig =>
+    public void Data_pending_at_the_accept_is_delivered_after_OnConnected() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         for (int i = 0; i < 20; i++)
@@ -616,7 +616,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(13)]
-    public void The_span_is_what_it_was_until_the_call_returns_whatever_the_call_does() => Run(rig =>
+    public void The_span_is_unchanged_until_the_call_returns_whatever_it_calls() => Run(rig =>
     {
         bool same = false;
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>

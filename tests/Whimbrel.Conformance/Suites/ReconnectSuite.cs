@@ -70,7 +70,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void At_the_last_attempt_it_gives_up_and_the_connect_fails_with_the_last_reason() => Run(rig =>
+    public void After_the_last_attempt_the_connect_fails_with_the_last_reason() => Run(rig =>
     {
         RecordingClient client = Make(rig, rig.DeadAddress(), Quick(attempts: 3));
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));

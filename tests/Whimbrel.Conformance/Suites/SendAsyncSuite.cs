@@ -8,7 +8,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
-    public void With_room_it_has_completed_when_it_returns(bool onLoop) => Run(rig =>
+    public void SendAsync_with_space_has_completed_when_it_returns(bool onLoop) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         bool completed = false;
@@ -24,7 +24,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Without_room_it_waits_until_the_peer_reads(bool onLoop) => Run(rig =>
+    public void SendAsync_without_space_waits_until_the_peer_reads(bool onLoop) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] first = Clog(rig, session);
@@ -41,7 +41,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Exactly_the_room_there_is_does_not_wait(bool onLoop) => Run(rig =>
+    public void SendAsync_of_exactly_the_free_space_does_not_wait(bool onLoop) => Run(rig =>
     {
         (RecordingSession session, _) = Pair(rig);
         Clog(rig, session);
@@ -57,7 +57,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6)]
-    public void It_gets_room_as_soon_as_there_is_some_and_not_only_from_an_empty_queue() => Run(rig =>
+    public void SendAsync_gets_space_as_soon_as_there_is_some_and_not_only_from_an_empty_queue() => Run(rig =>
     {
         // The queue is far larger than what the system holds, so that it cannot become empty unnoticed.
         const int Large = 4 * 1024 * 1024;
@@ -228,7 +228,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Cancelled_before_its_first_piece_it_leaves_nothing_sent(bool onLoop) => Run(rig =>
+    public void SendAsync_cancelled_before_its_first_piece_sends_nothing(bool onLoop) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] first = Clog(rig, session);
@@ -475,7 +475,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [InlineData(SlowConsumer.Disconnect)]
     [InlineData(SlowConsumer.DropNewest)]
     [InlineData(SlowConsumer.Wait)]
-    public void It_waits_under_every_policy_also_when_many_threads_come_at_once(SlowConsumer policy) => Run(rig =>
+    public void SendAsync_waits_under_every_policy_also_with_many_threads(SlowConsumer policy) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig, policy);
         const int Threads = 4;

@@ -10,7 +10,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     [Theory, Contract(5, 7)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Those_that_are_listed_get_it_and_it_keeps_its_place_among_what_the_caller_sends(bool onLoop) => Run(rig =>
+    public void Listed_sessions_get_the_message_in_order_with_other_sends_of_the_caller(bool onLoop) => Run(rig =>
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 6);
         Session[] all = SessionsOf(pairs);
@@ -252,7 +252,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact]
-    public void They_are_counted_as_messages_of_each() => Run(rig =>
+    public void Messages_to_several_are_counted_for_each_session() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
         Session[] all = SessionsOf(pairs);

@@ -107,7 +107,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(20, 23)]
-    public void A_file_has_left_when_all_of_it_has() => Run(rig =>
+    public void SentAsync_of_a_file_completes_when_all_of_it_was_sent() => Run(rig =>
     {
         byte[] data = Pattern(300_000);
         using TestFile file = new(data);

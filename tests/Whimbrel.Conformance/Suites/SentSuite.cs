@@ -94,7 +94,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(12)]
-    public void After_Close_neither_comes_and_the_count_is_right_at_the_end() => Run(rig =>
+    public void After_Close_neither_OnSent_nor_OnDrained_is_called_and_the_count_is_right_at_the_end() => Run(rig =>
     {
         (SentSession session, Peer peer) = Connect(rig);
         rig.OnLoop(session, () =>
@@ -135,7 +135,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(5)]
     [InlineData(true)]
     [InlineData(false)]
-    public void OnSending_is_asked_before_each_kind_of_send_and_no_refuses_it(bool onLoop) => Run(rig =>
+    public void OnSending_is_called_before_each_kind_of_send_and_false_refuses_it(bool onLoop) => Run(rig =>
     {
         (AskedSession session, Peer peer) = ConnectAsked(rig);
         Memory owned = new("refused");
@@ -165,7 +165,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(5)]
-    public void OnSending_is_asked_for_reserved_room_and_again_after_it() => Run(rig =>
+    public void OnSending_is_called_for_reserved_space_and_again_after_it() => Run(rig =>
     {
         (AskedSession session, Peer peer) = ConnectAsked(rig);
         rig.OnLoop(session, () =>
@@ -196,7 +196,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void A_closed_session_is_not_asked() => Run(rig =>
+    public void OnSending_is_not_called_for_a_closed_session() => Run(rig =>
     {
         (AskedSession session, Peer peer) = ConnectAsked(rig);
         rig.OnLoop(session, () =>

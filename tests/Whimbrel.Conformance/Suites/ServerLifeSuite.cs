@@ -206,7 +206,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void An_attempt_that_never_connected_is_not_said_to_disconnect() => Run(rig =>
+    public void An_attempt_that_never_connected_gets_no_disconnect_events() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s =>
         {

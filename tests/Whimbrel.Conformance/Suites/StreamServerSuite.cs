@@ -232,7 +232,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_wrong_address_says_what_an_address_looks_like() => Run(rig =>
+    public void A_wrong_address_gives_the_valid_forms() => Run(rig =>
     {
         foreach (string wrong in s_wrong)
         {

@@ -99,7 +99,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_read_of_no_bytes_waits_until_there_are_some_and_takes_none(bool onLoop) => Run(rig =>
+    public void An_empty_read_waits_for_data_and_consumes_none(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         Task<int> waiter = Start(rig, stream, onLoop, () => stream.ReadAsync(Memory<byte>.Empty));
@@ -274,7 +274,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(11)]
     [InlineData(true)]
     [InlineData(false)]
-    public void FinishSending_sends_written_data_then_FIN_and_reading_continues(bool onLoop) => Run(rig =>
+    public void ShutdownSend_sends_written_data_then_FIN_and_reading_continues(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         byte[] data = Pattern(300_000);
@@ -309,7 +309,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(1)]
     [InlineData(true)]
     [InlineData(false)]
-    public void After_a_reset_reads_give_what_was_there_and_then_throw_with_its_category(bool onLoop) => Run(rig =>
+    public void After_a_reset_reads_return_buffered_data_and_then_throw_with_its_category(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         peer.Write("before");
@@ -723,7 +723,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     // ------------------------------------------------------------------ what else a stream is
 
     [Fact]
-    public void It_knows_its_connection_and_says_what_it_cannot_do() => Run(rig =>
+    public void A_stream_exposes_its_connection_and_reports_unsupported_operations() => Run(rig =>
     {
         (ConnectionStream here, ConnectionStream there) = Pair(rig);
         Assert.True(here.CanRead && here.CanWrite && here.CanTimeout && !here.CanSeek);

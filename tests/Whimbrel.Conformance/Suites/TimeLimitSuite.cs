@@ -111,7 +111,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
-    public void A_peer_that_takes_nothing_is_reset_by_the_send_limit() => Run(rig =>
+    public void A_peer_that_reads_nothing_is_reset_by_the_send_limit() => Run(rig =>
     {
         RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[16 * 1024 * 1024]), send: s_limit);
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -127,7 +127,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
-    public void A_peer_that_takes_slowly_keeps_its_connection() => Run(rig =>
+    public void A_peer_that_reads_slowly_keeps_its_connection() => Run(rig =>
     {
         const int Length = 24 * 1024 * 1024;
         RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[Length]), send: s_limit);
@@ -244,7 +244,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
-    public void A_session_may_say_something_when_a_phase_has_passed() => Run(rig =>
+    public void A_session_may_send_a_message_when_a_phase_has_expired() => Run(rig =>
     {
         RecordingServer server = Serve(rig, s =>
         {

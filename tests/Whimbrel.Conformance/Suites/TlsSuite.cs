@@ -45,7 +45,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ the handshake
 
     [Fact, Contract(1)]
-    public void OnHandshaked_comes_right_before_OnConnected_and_knows_what_was_agreed_on() => Run(rig =>
+    public void OnTlsHandshakeCompleted_comes_right_before_OnConnected_and_knows_what_was_agreed_on() => Run(rig =>
     {
         RecordingServer server = Serve(rig, setUp: static s =>
         {
@@ -85,7 +85,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_session_that_closes_in_OnHandshaked_was_never_connected() => Run(rig =>
+    public void A_session_that_closes_in_OnTlsHandshakeCompleted_was_never_connected() => Run(rig =>
     {
         RecordingServer server = Serve(rig, setUp: static s => s.AtTlsHandshakeCompleted = static (x, _) => x.Close());
         TlsPeer peer = ConnectPeer(rig, server);
@@ -97,7 +97,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Theory, Contract(5, 7)]
     [InlineData(false)]
     [InlineData(true)]
-    public void Data_sent_in_OnHandshaked_is_sent_encrypted_before_the_data_of_OnConnected(bool isOutgoing) => Run(rig =>
+    public void Data_sent_in_OnTlsHandshakeCompleted_is_sent_encrypted_before_the_data_of_OnConnected(bool isOutgoing) => Run(rig =>
     {
         byte[] large = Pattern(100_000);
         List<SendResult> results = [];
@@ -135,7 +135,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Theory, Contract(1, 12)]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_close_in_OnHandshaked_sends_what_was_sent_before_it(bool isOutgoing) => Run(rig =>
+    public void A_close_in_OnTlsHandshakeCompleted_sends_what_was_sent_before_it(bool isOutgoing) => Run(rig =>
     {
         byte[] data = Pattern(100_000);
         Peer peer = Meet(rig, isOutgoing, s => s.AtTlsHandshakeCompleted = (x, _) =>
@@ -153,7 +153,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10, 12)]
-    public void Abort_pause_half_close_and_timers_work_in_OnHandshaked() => Run(rig =>
+    public void Abort_pause_half_close_and_timers_work_in_OnTlsHandshakeCompleted() => Run(rig =>
     {
         Peer aborted = Meet(rig, isOutgoing: false, static s => s.AtTlsHandshakeCompleted = static (x, _) =>
         {
@@ -423,7 +423,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_change_of_keys_that_asks_after_our_end_is_read_on_and_not_answered() => Run(rig =>
+    public void A_key_update_request_after_our_end_is_read_and_not_answered() => Run(rig =>
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         foreach (TlsProvider provider in (TlsProvider[])[TlsProvider.OpenSsl, TlsProvider.Portable])

@@ -321,7 +321,7 @@ public sealed class PoolTests
     }
 
     [Fact]
-    public async Task Dials_that_fail_say_how()
+    public async Task Failed_connects_report_their_cause()
     {
         await using HttpPool pool = new();
         using Socket bound = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);

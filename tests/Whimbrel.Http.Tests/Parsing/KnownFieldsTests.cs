@@ -7,7 +7,7 @@ namespace Whimbrel.Http.Tests.Parsing;
 public sealed class KnownFieldsTests
 {
     [Fact]
-    public void Each_is_found_by_its_name_in_any_case()
+    public void Each_known_field_is_found_by_its_name_in_any_case()
     {
         foreach (HttpField field in Enum.GetValues<HttpField>())
         {

@@ -15,7 +15,7 @@ public sealed class VectorTests
     public static TheoryData<string> Sections() => [.. Vectors.All.Select(v => v.Section).Distinct()];
 
     [Fact]
-    public void There_are_many() => Assert.True(Vectors.All.Count >= 900, $"{Vectors.All.Count} vectors");
+    public void The_list_of_vectors_is_long() => Assert.True(Vectors.All.Count >= 900, $"{Vectors.All.Count} vectors");
 
     [Fact]
     public void Every_rule_has_a_vector_that_breaks_it_a_status_and_a_sentence()
@@ -34,7 +34,7 @@ public sealed class VectorTests
     }
 
     [Theory, MemberData(nameof(Sections))]
-    public void Each_is_judged_as_it_says_wherever_it_is_cut(string section)
+    public void Each_vector_is_judged_as_expected_at_every_cut(string section)
     {
         Each(section, static (vector, bytes) =>
         {

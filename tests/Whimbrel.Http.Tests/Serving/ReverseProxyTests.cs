@@ -55,7 +55,7 @@ public sealed class ReverseProxyTests
     }
 
     [Fact]
-    public void It_has_less_than_sixty_lines()
+    public void The_example_has_less_than_sixty_lines()
     {
         string[] files = Directory.GetFiles(Path.Combine(SourceTree.Root, "examples", "ReverseProxy"), "*.cs");
         Assert.Equal(2, files.Length);

@@ -42,7 +42,7 @@ public sealed class CookieTests
     };
 
     [Theory, MemberData(nameof(Good))]
-    public void It_says_all_that_a_browser_has_to_know(HttpCookie cookie, string expected)
+    public void A_cookie_contains_all_attributes(HttpCookie cookie, string expected)
     {
         using Web web = new();
         web.Server.Get("/", (_, response) =>

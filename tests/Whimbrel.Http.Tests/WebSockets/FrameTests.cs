@@ -137,7 +137,7 @@ public sealed class FrameTests
     };
 
     [Theory, MemberData(nameof(Cases))]
-    public void Each_is_judged_the_same_wherever_it_is_cut_and_by_both_ends(string frames, string expected)
+    public void Each_case_is_judged_the_same_at_every_cut_and_by_both_ends(string frames, string expected)
     {
         List<string> events = Expand(expected);
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())

@@ -24,7 +24,7 @@ public sealed class VisitorTests
     [InlineData("")]
     [InlineData("Connection: Upgrade\r\nUpgrade: h2c\r\n")]
     [InlineData("Upgrade: websocket\r\n")] // without Connection it was addressed to an intermediary
-    public void They_get_the_page_or_426(string fields)
+    public void A_request_without_an_upgrade_gets_the_page_or_426(string fields)
     {
         Answer page = Ask(hasPage: true, fields), refused = Ask(hasPage: false, fields);
         Assert.Equal((200, "<p>page", "text/html", ""), (page.Status, page.Body, page["Content-Type"], page["Upgrade"]));

@@ -184,7 +184,7 @@ public sealed class WsPiecesTests
     }
 
     [Fact]
-    public void After_FinishSending_messages_are_received_until_the_peer_ends_too()
+    public void After_ShutdownSend_messages_are_received_until_the_peer_ends_too()
     {
         (Web web, WsPeer peer, WsSession session) = Open();
         using (web)
