@@ -36,7 +36,7 @@ public sealed class HttpWaitingTests
     // Fewer than one object per three requests, because pool threads are added meanwhile.
     [Theory]
     [MemberData(nameof(Engines))]
-    public void Nor_does_it_where_the_session_itself_runs_on_the_pool(string engine)
+    public void A_waiting_handler_of_a_pool_session_allocates_nothing_but_its_own_state(string engine)
     {
         ConditionalWeakTable<HttpSession, Work> works = [];
         With(engine, Scheduling.ThreadPool, (request, response, _) => works.GetOrCreateValue(request.Session).WaitAsync(response), static (meter, round) =>

@@ -27,7 +27,7 @@ public sealed class CallTests
     [InlineData("SendAsync(\"x\").AsTask().GetAwaiter().GetResult()", "SendAsync(\"x\").AsTask().GetAwaiter().GetResult()")]
     [InlineData("new SemaphoreSlim(1).Wait()", "new SemaphoreSlim(1).Wait()")]
     [InlineData("Close(TimeSpan.FromSeconds(1))", "Close(TimeSpan.FromSeconds(1))")]
-    public async Task Waiting_in_a_callback_is_reported(string call, string expected)
+    public async Task Blocking_in_a_callback_is_reported(string call, string expected)
     {
         Assert.Equal([$"WHIM0004 {expected}"], await Analysis.OfAsync($"class Chat : Session {{ protected override void OnConnected() {{ {call}; }} }}"));
         if (call.StartsWith("Close", StringComparison.Ordinal) || call.StartsWith("Send", StringComparison.Ordinal)) return;
@@ -42,7 +42,7 @@ public sealed class CallTests
     [InlineData("web.Get(\"/\", async (request, response, stop) => await Task.Delay(1))")]
     [InlineData("web.Get(\"/\", (request, response) => { Task.Run(() => Thread.Sleep(1)); })")]
     [InlineData("void Local() => Thread.Sleep(1); Local()")]
-    public async Task Waiting_elsewhere_is_not(string statement) => Assert.Empty(await Analysis.OfAsync(Analysis.Body(statement)));
+    public async Task Blocking_outside_a_callback_is_not_reported(string statement) => Assert.Empty(await Analysis.OfAsync(Analysis.Body(statement)));
 
     [Fact]
     public async Task Raw_sends_of_a_WebSocket_session_are_reported_and_those_of_other_sessions_are_not()

@@ -22,7 +22,7 @@ public sealed class OverrideTests
     [InlineData("class S : Session { void OnLine(string line) { } }")]
     [InlineData("class S { void OnReceived(int n) { } }")]
     [InlineData("class S : Session { static void OnConnected(int n) { } }")]
-    public async Task Overrides_helpers_beside_them_and_other_classes_are_not(string code) => Assert.Empty(await Analysis.OfAsync(code));
+    public async Task Overrides_their_helpers_and_other_classes_are_not_reported(string code) => Assert.Empty(await Analysis.OfAsync(code));
 
     [Fact]
     public async Task An_override_that_another_one_hides_is_reported()

@@ -143,5 +143,5 @@ public sealed class EnvelopeTests
     [InlineData("a.b *>", "app.group.a=2Eb=20=2A=3E")]
     [InlineData("é", "app.group.=C3=A9")]
     [InlineData("=", "app.group.=3D")]
-    public void A_name_has_a_subject_that_no_broker_reads_anything_into(string name, string subject) => Assert.Equal(subject, Subjects.OfGroup("app", name));
+    public void The_subject_of_a_group_contains_no_special_characters_of_any_broker(string name, string subject) => Assert.Equal(subject, Subjects.OfGroup("app", name));
 }

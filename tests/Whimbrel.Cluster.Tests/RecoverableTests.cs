@@ -381,7 +381,7 @@ public sealed class RecoverableTests : IDisposable
     }
 
     [Fact]
-    public void A_node_opens_so_many_groups_and_no_more()
+    public void A_node_opens_groups_up_to_its_limit()
     {
         TestNode one = Node("one", static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, MaxRecoverableGroups = 2 });
         RecoverableOptions options = new() { Deliver = static (members, _, payload) => members.Broadcast(payload) };

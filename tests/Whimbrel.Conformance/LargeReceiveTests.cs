@@ -109,7 +109,7 @@ public sealed class LargeReceiveTests
     }
 
     [Fact]
-    public async Task Little_at_a_time_brings_the_small_block_back()
+    public async Task Small_receives_bring_the_small_block_back()
     {
         EpollOnCalls.NeedsEpoll();
         Asking calls = new();

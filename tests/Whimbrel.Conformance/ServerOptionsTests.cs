@@ -38,7 +38,7 @@ public sealed class ServerOptionsTests
     }
 
     [Fact]
-    public void The_edges_are_allowed()
+    public void The_limits_of_ranges_are_allowed()
     {
         new ServerOptions { EndPoint = s_any, AcceptLimit = 1, IdleTimeout = TimeSpan.FromMilliseconds(100), Placement = Placement.LeastLoaded }.Validate(Engine.Default);
         new ServerOptions { EndPoint = s_any, AcceptLimit = int.MaxValue, IdleTimeout = TimeSpan.FromDays(7), ChooseLoop = static a => a.Loop }.Validate(Engine.Default);

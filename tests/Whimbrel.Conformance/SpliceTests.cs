@@ -203,7 +203,7 @@ public abstract class SpliceTests
     [InlineData("the user may have its Socket object")]
     [InlineData("the source has an object of it")]
     [InlineData("the target has an object of it")]
-    public async Task Where_the_system_does_not_do_it_bytes_are_copied(string why)
+    public async Task If_the_kernel_cannot_splice_bytes_are_copied(string why)
     {
         Ducts calls = new() { RefusesOpen = why == "no descriptors" ? Errno.EMFILE : 0, RefusesSplice = why == "not by this socket" ? Errno.EINVAL : 0 };
         await using Rig rig = await StartAsync(calls, why == "the user may have its Socket object" ? static _ => { } : null);
@@ -213,7 +213,7 @@ public abstract class SpliceTests
     }
 
     [Fact]
-    public async Task Little_at_a_time_is_copied_since_that_costs_less()
+    public async Task Small_amounts_are_copied_because_that_costs_less()
     {
         Ducts calls = new();
         await using Rig rig = await StartAsync(calls);
@@ -282,7 +282,7 @@ public abstract class SpliceTests
     private Task<Rig> StartAsync(Ducts calls, Action<NewSocket>? hook = null) => Rig.StartAsync(NewEngine(calls), hook);
 
     [Fact]
-    public async Task An_urgent_byte_in_the_midst_is_not_the_end_of_all_bytes()
+    public async Task An_urgent_byte_is_not_taken_for_the_end_of_the_stream()
     {
         using ManualResetEventSlim isSent = new();
         bool waited = true;

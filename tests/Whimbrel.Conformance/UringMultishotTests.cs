@@ -202,7 +202,7 @@ public sealed class UringMultishotTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void Much_at_a_time_is_received_by_calls_and_little_by_the_ring(bool isOldKernel)
+    public void Large_amounts_are_received_by_calls_and_small_ones_by_the_ring(bool isOldKernel)
     {
         const int muchBytes = 4 * 1024 * 1024;
         const int little = 40;

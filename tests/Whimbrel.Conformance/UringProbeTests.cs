@@ -286,7 +286,7 @@ public sealed unsafe class UringProbeTests
     }
 
     [Fact]
-    public void Asked_for_where_it_cannot_run_it_fails_with_the_reason_and_the_page()
+    public void Requesting_uring_where_it_cannot_run_fails_with_the_reason_and_the_page()
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         UringSupport forbidden = UringSupport.No(Errno.EPERM, "io_uring is forbidden here (EPERM): by the test");

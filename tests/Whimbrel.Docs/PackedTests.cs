@@ -39,7 +39,7 @@ public partial class PackedTests(PackedFeed feed)
     public static TheoryData<string> Libraries() => [.. _dependencies.Keys.Where(p => p is not (Tool or Templates))];
 
     [Fact]
-    public void Everything_is_packed_and_nothing_else()
+    public void All_packages_are_packed_and_nothing_else()
     {
         Assert.True(feed.Failure is null, feed.Failure);
         Assert.Equal(_dependencies.Keys.Order(StringComparer.Ordinal), Directory.EnumerateFiles(feed.Feed, "*.nupkg").Select(f => VersionOf().Replace(Path.GetFileName(f), "")).Order(StringComparer.Ordinal));

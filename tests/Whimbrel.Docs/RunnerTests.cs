@@ -82,7 +82,7 @@ public sealed class RunnerTests : IDisposable
     [InlineData("Whimbrel.Tests", "report failed A.One")]
     [InlineData("Whimbrel.Docs", "report failed A.MemoryTcp.One")]
     [InlineData("Whimbrel.Docs", "for n in 1 2 3 4 5 6 7; do report failed A.Test$n; done")]
-    public async Task Virtual_time_and_many_failures_get_no_second_chance(string project, string failures)
+    public async Task Tests_in_virtual_time_and_runs_with_many_failures_are_not_repeated(string project, string failures)
     {
         Needs();
         Plant(project, $"{failures}\nfinish\n");
@@ -145,7 +145,7 @@ public sealed class RunnerTests : IDisposable
     [InlineData("report passed A.One; (finish); exit 134", "1 passed, 1 failed, 0 skipped")]
     [InlineData("report passed A.One; report failed A.Two; (finish); exit 134", "2 passed, 1 failed, 0 skipped")]
     [InlineData("sleep 1000", "0 passed, 1 failed, 0 skipped")]
-    public async Task A_program_that_crashes_hangs_or_runs_nothing_fails_the_run(string program, string last)
+    public async Task A_test_program_that_crashes_hangs_or_runs_nothing_fails_the_run(string program, string last)
     {
         Needs();
         // The tests that run alone afterwards pass, so only the crash is counted.

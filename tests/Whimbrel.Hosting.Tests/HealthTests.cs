@@ -81,7 +81,7 @@ public sealed class HealthTests
     }
 
     [Fact]
-    public async Task A_blocked_loop_is_the_matter_of_servers_with_sessions_on_it()
+    public async Task A_blocked_loop_affects_the_health_of_servers_with_sessions_on_it()
     {
         using ManualResetEventSlim gate = new();
         await using TestHost host = new(

@@ -136,7 +136,7 @@ public sealed class ProxyEngineTests
     [InlineData("send-proxy")]
     [InlineData("send-proxy-v2")]
     [InlineData("send-proxy-v2 proxy-v2-options crc32c,unique-id")]
-    public async Task HAProxy_believes_our_header_and_we_believe_its(string sends)
+    public async Task HAProxy_accepts_our_header_and_we_accept_its(string sends)
     {
         ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1") };
         await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new ProxySession(proxies, static _ => new Who()));

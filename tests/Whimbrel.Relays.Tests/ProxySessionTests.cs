@@ -175,7 +175,7 @@ public sealed class ProxySessionTests
     [Theory]
     [InlineData("")]
     [InlineData("PROXY TCP4 192.0.2.7 203.0.113.1 56324 443\r")]
-    public void A_peer_that_ends_in_its_header_has_been_cut_off(string sent)
+    public void A_peer_that_ends_in_its_header_is_reported_as_truncated(string sent)
     {
         using TestPeer peer = Connect(Options());
         peer.Send(sent);

@@ -17,7 +17,7 @@ public sealed class SimulationTests
     private static void Print(string line) => TestContext.Current.TestOutputHelper!.WriteLine(line);
 
     [Fact]
-    public void Every_seed_keeps_every_promise()
+    public void Every_seed_satisfies_all_guarantees()
     {
         SynchronizationContext.SetSynchronizationContext(null);
         if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))

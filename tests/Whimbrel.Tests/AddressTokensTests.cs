@@ -140,7 +140,7 @@ public class AddressTokensTests
     }
 
     [Fact]
-    public void The_clock_may_begin_anywhere_and_outgrow_the_token()
+    public void The_clock_may_start_anywhere_and_exceed_the_range_of_the_token()
     {
         AddressTokens tokens = new(s_minute);
         foreach (long startMs in (long[])[0, int.MaxValue, uint.MaxValue, (1L << 48) - 5, (1L << 48) + 5])
@@ -152,7 +152,7 @@ public class AddressTokensTests
     }
 
     [Fact]
-    public void Making_and_checking_allocate_nothing()
+    public void Creating_and_checking_tokens_allocates_nothing()
     {
         AddressTokens tokens = new(s_minute);
         byte[] token = Token(tokens, s_peer);

@@ -24,7 +24,7 @@ public class AnswerBudgetTests
     }
 
     [Fact]
-    public void The_factor_multiplies_both()
+    public void The_factor_multiplies_the_limits_of_bytes_and_datagrams()
     {
         AnswerBudget budget = new(factor: 3);
         budget.Received(Peer(1), 10, 0);

@@ -80,7 +80,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void Nothing_is_not_queued_after_the_end()
+    public void An_empty_send_returns_Closed_after_the_end()
     {
         Recorder session = new() { WhenReceived = static s => s.Close() };
         (MemoryEngine engine, _) = Serve(() => session);

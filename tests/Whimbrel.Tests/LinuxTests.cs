@@ -85,7 +85,7 @@ public sealed unsafe class LinuxTests
     [InlineData(1)]
     [InlineData(2)]
     [InlineData(7)]
-    public void An_address_that_is_cut_off_is_no_address(int length)
+    public void A_truncated_address_is_rejected(int length)
     {
         byte[] bytes = Encode(new IPEndPoint(IPAddress.Loopback, 0));
         fixed (byte* p = bytes) Assert.True(AddressCodec.Decode(p, (uint)length).IsEmpty);

@@ -151,7 +151,7 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void A_wake_that_lingers_lets_those_go_first_that_post_again_by_way_of_another_callback() => OnPool((engine, mailbox) =>
+    public void A_lingering_wake_runs_after_posts_of_further_callbacks() => OnPool((engine, mailbox) =>
     {
         for (int i = 0; i < 40; i++)
         {
@@ -169,7 +169,7 @@ public sealed class MailboxTests
     });
 
     [Fact]
-    public void A_wake_lingers_so_often_and_no_more() => OnPool((engine, mailbox) =>
+    public void A_wake_lingers_a_limited_number_of_times() => OnPool((engine, mailbox) =>
     {
         for (int wakes = 0; wakes < 3; wakes++)
         {
@@ -392,7 +392,7 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void A_broadcast_larger_than_the_lane_needs_half_of_it()
+    public void A_broadcast_larger_than_the_mailbox_is_accepted_if_half_of_it_is_free()
     {
         Assert.True(_mailbox.TryReserveRun((Mailbox.RunLimitBytes / 2) + 1));
         Assert.False(_mailbox.TryReserveRun(10 * Mailbox.RunLimitBytes));

@@ -184,7 +184,7 @@ public sealed class MemoryEngineTests
     }
 
     [Fact]
-    public void Time_that_passes_elsewhere_is_no_loops_fault()
+    public void Time_that_passes_elsewhere_is_not_attributed_to_a_loop()
     {
         List<DiagnosticEvent> notices = [];
         MemoryEngine engine = new(1, loops: 2, onDiagnosticEvent: notices.Add, faults: MemoryFaults.None);

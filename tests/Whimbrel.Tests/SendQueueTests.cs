@@ -67,7 +67,7 @@ public sealed unsafe class SendQueueTests
     }
 
     [Fact]
-    public void The_fill_is_what_the_block_has_and_the_limit_allows()
+    public void The_fill_is_limited_by_the_block_and_by_the_send_limit()
     {
         SendQueue queue = NewQueue(100);
         Assert.False(queue.FitsFill(1));

@@ -89,7 +89,7 @@ public sealed class SocketErrorTests
         Assert.Equal(expected, new NetworkError(0, category, "").SocketError);
 
     [Fact]
-    public void The_reason_of_an_end_has_it_too()
+    public void The_reason_of_an_end_has_the_socket_error_too()
     {
         Assert.Equal(SocketError.ConnectionReset, new CloseReason(CloseCause.PeerReset, 104).Error.SocketError);
         Assert.Equal(SocketError.TimedOut, new CloseReason(CloseCause.TimedOut).Error.SocketError);

@@ -141,7 +141,7 @@ public class SourceRateLimitTests
     }
 
     [Fact]
-    public void Odd_times_and_costs_do_no_harm()
+    public void Extreme_times_and_costs_are_handled()
     {
         SourceRateLimit limit = new(perSecond: SourceRateLimit.MaxRate, burst: SourceRateLimit.MaxRate);
         DatagramPeer peer = Peer("192.0.2.1");

@@ -424,7 +424,7 @@ public sealed class TestPeerTests
     }
 
     [Fact]
-    public void Faults_change_nothing_that_a_right_session_shows()
+    public void Network_faults_do_not_change_the_behaviour_of_a_correct_session()
     {
         for (int seed = 0; seed < 20; seed++)
         {

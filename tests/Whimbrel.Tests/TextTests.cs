@@ -227,7 +227,7 @@ public sealed class TextTests
     }
 
     [Fact]
-    public void A_message_that_is_quoted_loses_its_full_stop_and_one_mistake_is_no_plural()
+    public void A_quoted_message_has_no_full_stop_and_one_mistake_is_singular()
     {
         Assert.Equal("FormatException: odd", ErrorText.Of(new FormatException("odd.")));
         Assert.Equal("FormatException: and so on...", ErrorText.Of(new FormatException("and so on...")));

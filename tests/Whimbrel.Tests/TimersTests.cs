@@ -267,7 +267,7 @@ public sealed class TimersTests
     }
 
     [Fact]
-    public void A_timer_pushed_back_and_pulled_to_between_stays_where_it_stood()
+    public void A_timer_postponed_and_then_moved_forward_a_little_keeps_its_position()
     {
         Timers timers = new();
         int fired = 0;

@@ -76,7 +76,7 @@ public sealed class Utf8ReaderTests
     }
 
     [Fact]
-    public void Nothing_gives_nothing()
+    public void An_empty_input_gives_an_empty_text()
     {
         Utf8Reader reader = new([]);
         Assert.Equal("", reader.ReadText());

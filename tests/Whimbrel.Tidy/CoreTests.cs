@@ -118,7 +118,7 @@ public class CoreTests
     public void Classes_stand_on_at_most_one_class_of_ours() => Judge.None(Shape.Depth(_all.Value));
 
     [Fact]
-    public void A_tower_of_classes_is_found() => Judge.Finds("C stands on 2", Shape.Depth(Judge.Model(("src/Whimbrel/A.cs", "class A { } class B : A { } class C : B { }"))));
+    public void A_deep_class_hierarchy_is_found() => Judge.Finds("C stands on 2", Shape.Depth(Judge.Model(("src/Whimbrel/A.cs", "class A { } class B : A { } class C : B { }"))));
 
     [Fact]
     public void Public_members_are_documented() => Judge.None(Shape.Documented(_all.Value));
@@ -176,7 +176,7 @@ public class CoreTests
         Repository.PathsEnding(".csproj").Where(p => p.StartsWith("src/", StringComparison.Ordinal)).SelectMany(p => Projects.SaidForAll(p, Repository.Read(p), Repository.Read("src/Directory.Build.props"))));
 
     [Fact]
-    public void A_package_that_is_not_is_found()
+    public void A_package_that_is_not_trimmable_is_found()
     {
         const string Common = "<Project><PropertyGroup><IsAotCompatible>true</IsAotCompatible></PropertyGroup></Project>";
         const string Not = "<Project><PropertyGroup><IsAotCompatible>false</IsAotCompatible></PropertyGroup></Project>";

@@ -45,7 +45,7 @@ public class DocumentTests
     }
 
     [Fact]
-    public void Tables_of_documents_are_whole() => Judge.None(Repository.PathsEnding(".md").SelectMany(static p => Documents.Tables(p, Repository.Read(p))));
+    public void Tables_of_documents_are_well_formed() => Judge.None(Repository.PathsEnding(".md").SelectMany(static p => Documents.Tables(p, Repository.Read(p))));
 
     [Fact]
     public void A_broken_table_is_found()

@@ -165,7 +165,7 @@ public sealed class BenchTests
     }
 
     [Fact]
-    public async Task A_tree_is_set_against_another_one_window_by_window()
+    public async Task A_tree_is_compared_with_another_one_window_by_window()
     {
         NeedsUring();
         (int exitCode, string output) = await BenchInAsync(Root, "against", "--tree", Root, "pingpong-1", "--rounds", "1", "--windows", "2", "--seconds", "0.2", "--warmup", "0.1", "--no-build");

@@ -30,7 +30,7 @@ public sealed partial class ChatPortTests
     [InlineData("GETTINGTHISRIGHTIS / HTTP/1.1\n", "Lines")]
     [InlineData("GET  HTTP/1.1\n", "Lines")]
     [InlineData("\u0016\u0003\u0001", "Lines")]
-    public void A_request_is_a_whole_line_and_all_else_is_talk(string bytes, string expected)
+    public void Only_a_complete_request_line_is_HTTP_and_everything_else_is_chat(string bytes, string expected)
     {
         byte[] all = Encoding.Latin1.GetBytes(bytes);
         Assert.Equal(expected, ChatOpening.Judge(all).ToString());

@@ -17,7 +17,7 @@ public class ChatTests
     }
 
     [Fact]
-    public async Task Coming_renaming_and_leaving_are_announced()
+    public async Task Joins_renames_and_leaves_are_announced()
     {
         await using var tool = await RunningTool.Serve("chat");
         using var anna = await EnterAsync(tool, "anna");

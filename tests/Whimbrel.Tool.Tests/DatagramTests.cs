@@ -156,7 +156,7 @@ public class DatagramTests
     }
 
     [Fact]
-    public async Task A_group_is_joined_in_one_window_and_sent_to_in_another()
+    public async Task A_group_is_joined_by_one_process_and_sent_to_by_another()
     {
         var group = NewGroup();
         await using var sender = RunningTool.Start("serve", "multicast", group, "--rate", "200", "--interface", "127.0.0.1");

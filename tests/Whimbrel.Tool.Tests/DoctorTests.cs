@@ -109,7 +109,7 @@ public sealed class DoctorTests
     }
 
     [Fact]
-    public void A_quota_without_its_period_is_not_understood()
+    public void A_cpu_quota_without_its_period_is_ignored()
     {
         using ForgedTree tree = new();
         tree.Write("/proc/self/cgroup", "3:cpu:/\n");

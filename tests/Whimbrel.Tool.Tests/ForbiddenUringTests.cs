@@ -61,7 +61,7 @@ public sealed class ForbiddenUringTests
     }
 
     [Fact]
-    public async Task Left_to_choose_it_serves_on_epoll()
+    public async Task Automatic_choice_falls_back_to_epoll()
     {
         (int exitCode, string output) = await ServeAsync(1, "auto");
         Assert.Equal(0, exitCode);

@@ -8,7 +8,7 @@ public class WebSocketTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task The_echo_sends_messages_back(bool deflates)
+    public async Task The_echo_server_sends_messages_back(bool deflates)
     {
         using CancellationTokenSource patience = new(TimeSpan.FromSeconds(60));
         await using var tool = await RunningTool.Serve("ws", deflates ? ["--deflate"] : []);

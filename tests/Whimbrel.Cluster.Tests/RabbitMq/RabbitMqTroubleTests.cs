@@ -78,7 +78,7 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     }
 
     [Fact]
-    public async Task A_hook_for_troubles_that_throws_does_not_end_the_reconnecting()
+    public async Task A_trouble_hook_that_throws_does_not_end_the_reconnecting()
     {
         FaultyRelay relay = Keep(new FaultyRelay(server.Port));
         TaskCompletionSource called = new(TaskCreationOptions.RunContinuationsAsynchronously);

@@ -167,7 +167,7 @@ public sealed class EndingTests
 
     // Connect waits for the end of the previous connection, which waits for a callback, which waits for the caller.
     [Fact]
-    public void A_Reconnect_that_its_own_callback_holds_up_returns_false_at_the_time_limit()
+    public void A_Reconnect_blocked_by_its_own_callback_returns_false_at_the_timeout()
     {
         TimeSpan before = CompatOptions.DrainTimeout;
         object gate = new();

@@ -14,7 +14,7 @@ public sealed class EngineTests
         ("TCP: multicast", static () => new TcpTests().Multicast_reaches_all_from_any_thread_and_DisconnectAll_ends_all()),
         ("TCP: restart", static () => new TcpTests().A_restart_keeps_the_port_also_with_sessions_open()),
         ("TCP: empty", static () => new TcpTests().OnSent_and_OnEmpty_are_called_for_a_class_that_overrides_them()),
-        ("TCP: much", static () => new TcpTests().Much_is_sent_whole_by_a_send_that_waits()),
+        ("TCP: much", static () => new TcpTests().Large_data_is_sent_whole_by_a_blocking_send()),
         ("TCP: sockets", static () => new TcpTests().The_sockets_of_the_user_are_used_and_Socket_is_alive()),
         ("TLS: order", static () => new SslTests().Events_come_in_their_order(System.Security.Authentication.SslProtocols.Tls13)),
         ("TLS: foreign", static () => new SslTests().A_foreign_certificate_is_refused_and_reported()),

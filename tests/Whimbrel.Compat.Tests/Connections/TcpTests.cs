@@ -168,7 +168,7 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void Much_is_sent_whole_by_a_send_that_waits()
+    public void Large_data_is_sent_whole_by_a_blocking_send()
     {
         using RecordingServer server = new(new Log());
         server.Start();

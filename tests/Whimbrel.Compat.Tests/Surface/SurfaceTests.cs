@@ -15,10 +15,10 @@ public sealed class SurfaceTests
     };
 
     [Fact]
-    public void NetCoreServer_is_whole() => None(Compare("NetCoreServer", NetCoreServerList, Parameters.Named));
+    public void All_members_of_NetCoreServer_exist() => None(Compare("NetCoreServer", NetCoreServerList, Parameters.Named));
 
     [Fact]
-    public void CSharpServer_is_whole() => None(Compare("CSharpServer", "csharpserver-1.9-api.txt", Parameters.Types));
+    public void All_members_of_CSharpServer_exist() => None(Compare("CSharpServer", "csharpserver-1.9-api.txt", Parameters.Types));
 
     [Fact]
     public void The_comparison_finds_what_is_missing_and_what_is_too_much()
@@ -31,7 +31,7 @@ public sealed class SurfaceTests
     }
 
     [Fact]
-    public void The_list_is_the_whole_of_it()
+    public void The_list_of_the_original_has_all_types_and_members()
     {
         Dictionary<string, (string Head, string[] Members)> list = Surface.Read(NetCoreServerList);
         Assert.Equal(38, list.Count);

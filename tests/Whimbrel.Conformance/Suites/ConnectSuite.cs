@@ -402,7 +402,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void On_a_loop_the_forms_that_wait_throw() => Run(rig =>
+    public void On_a_loop_the_blocking_forms_throw() => Run(rig =>
     {
         RecordingServer server = Echo(rig);
         RecordingClient client = rig.MakeClient(To(rig, server.EndPoint!));

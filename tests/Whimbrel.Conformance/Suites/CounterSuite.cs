@@ -356,7 +356,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Dialled_connections_have_an_idle_limit_of_their_own() => Run(rig =>
+    public void Client_connections_have_their_own_idle_limit() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
         RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, IdleTimeout = TimeSpan.FromMilliseconds(100) }));

@@ -373,7 +373,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_peer_that_claims_an_impossible_address_is_answered_in_vain_and_no_more() => Run(rig =>
+    public void Answers_to_a_forged_impossible_address_fail_without_further_effect() => Run(rig =>
     {
         // Port 0, as in a forged datagram; the responses fail, and the next peer is served.
         Assert.SkipWhen(rig.IsUnix, "The sender of a Unix datagram cannot forge its address.");
@@ -1209,7 +1209,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_broadcast_needs_its_option() => Run(rig =>
+    public void A_datagram_broadcast_needs_its_option() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Only IP has broadcast.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);

@@ -233,7 +233,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1, 4)]
-    public void A_factory_that_gives_nothing_closes_that_connection() => Run(rig =>
+    public void A_factory_that_returns_null_closes_that_connection() => Run(rig =>
     {
         RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => null!));
         rig.Await(server.StartAsync());
@@ -243,7 +243,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1, 4)]
-    public void A_factory_that_gives_a_session_again_closes_the_second_connection() => Run(rig =>
+    public void A_factory_that_returns_a_used_session_closes_the_second_connection() => Run(rig =>
     {
         RecordingSession only = new(rig);
         RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => only));
@@ -308,7 +308,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void Dialling_again_inside_OnConnectFailed_is_allowed() => Run(rig =>
+    public void Reconnecting_inside_OnConnectFailed_is_allowed() => Run(rig =>
     {
         int attempts = 0;
         RecordingClient? client = null;
@@ -324,7 +324,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
-    public void Dialling_again_inside_OnDisconnected_is_allowed() => Run(rig =>
+    public void Reconnecting_inside_OnDisconnected_is_allowed() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Close());
         int ends = 0;

@@ -15,7 +15,7 @@ public sealed class MemoryDatagramTests
     private static IEnumerable<int> Seeds => Enumerable.Range(1, Transport.IsDeep ? 500 : 25);
 
     [Fact]
-    public void On_a_kind_network_each_datagram_arrives_once_and_in_order()
+    public void On_a_faultless_network_each_datagram_arrives_once_and_in_order()
     {
         foreach (int seed in Seeds)
         {

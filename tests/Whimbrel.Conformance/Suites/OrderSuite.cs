@@ -49,7 +49,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
 
     // What the loop sends goes behind what others have sent to the same session, which is taken out of the mailbox for that.
     [Fact, Contract(7)]
-    public void The_same_holds_while_its_own_loop_sends_and_it_joins_and_leaves_groups() => Run(rig =>
+    public void Call_order_holds_while_its_own_loop_sends_and_it_joins_and_leaves_groups() => Run(rig =>
     {
         const int Threads = 3;
         const int Messages = 1500;

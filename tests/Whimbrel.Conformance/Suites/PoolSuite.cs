@@ -88,7 +88,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(14)]
-    public void While_a_callback_runs_only_so_much_is_read_and_nothing_is_lost() => Run(
+    public void While_a_callback_runs_a_limited_amount_is_read_and_nothing_is_lost() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");

@@ -35,7 +35,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     });
 
     [Fact, Contract(10)]
-    public void While_one_runs_the_peer_has_to_wait_and_then_nothing_is_lost() => Run(rig =>
+    public void While_OnReceivedAsync_runs_the_peer_waits_and_nothing_is_lost() => Run(rig =>
     {
         TaskCompletionSource ends = new();
         int calls = 0;
@@ -111,7 +111,7 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     [Theory, Contract(1, 12)]
     [InlineData(false)]
     [InlineData(true)]
-    public void The_end_does_not_wait_for_it_but_a_stop_does(bool throws) => Run(rig =>
+    public void The_end_of_a_session_does_not_wait_for_OnReceivedAsync_but_a_stop_does(bool throws) => Run(rig =>
     {
         TaskCompletionSource ends = new();
         SendResult? sent = null;

@@ -494,7 +494,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(3)]
-    public void Asking_for_as_many_bytes_as_the_limit_is_fulfilled() => Run(rig =>
+    public void A_minimum_of_as_many_bytes_as_the_limit_is_fulfilled() => Run(rig =>
     {
         RecordingServer server = rig.Serve(
             static s =>
@@ -605,7 +605,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [InlineData(-1)]
     [InlineData(4)]
     [InlineData(int.MaxValue)]
-    public void Taking_more_than_there_is_ends_the_connection(int taken) => Run(rig =>
+    public void Consuming_more_than_was_delivered_ends_the_connection(int taken) => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtData = (_, _) => taken);
         Peer peer = rig.ConnectPeer(server.EndPoint!);

@@ -202,7 +202,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6)]
-    public void Send_gives_full_while_one_waits_even_if_it_would_fit() => Run(rig =>
+    public void Send_returns_Full_while_a_SendAsync_waits_even_if_it_would_fit() => Run(rig =>
     {
         (RecordingSession session, _) = Pair(rig);
         Clog(rig, session);
@@ -267,7 +267,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
-    public void Cancelled_after_its_first_piece_it_aborts_the_connection(bool onLoop) => Run(rig =>
+    public void SendAsync_cancelled_after_its_first_piece_aborts_the_connection(bool onLoop) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         using CancellationTokenSource source = new();
@@ -347,7 +347,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6)]
-    public void Awaited_on_the_loop_it_continues_on_the_loop_and_never_inside_another_callback() => Run(rig =>
+    public void An_await_on_the_loop_resumes_there_and_never_inside_another_callback() => Run(rig =>
     {
         List<string> story = [];
         Task? sender = null;
@@ -405,7 +405,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(6)]
-    public void Awaited_elsewhere_it_continues_elsewhere() => Run(rig =>
+    public void An_await_on_another_thread_resumes_off_the_loop() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] first = Clog(rig, session);

@@ -7,7 +7,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Theory, Contract(23)]
     [InlineData(true)]
     [InlineData(false)]
-    public void With_nothing_pending_it_has_completed_when_it_returns(bool onLoop) => Run(rig =>
+    public void SentAsync_with_nothing_pending_has_completed_when_it_returns(bool onLoop) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         session.Send("hello"u8);

@@ -391,7 +391,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void DisconnectAll_is_no_stop() => Run(rig =>
+    public void DisconnectAll_does_not_stop_the_server() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer(static s => s.AtServerStopping = static x => x.Close());
         server.DisconnectAll();

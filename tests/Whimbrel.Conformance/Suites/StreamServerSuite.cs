@@ -75,7 +75,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4)]
-    public void A_handler_that_fails_because_its_connection_did_is_no_news() => Run(rig =>
+    public void A_handler_failure_caused_by_its_connection_is_not_reported() => Run(rig =>
     {
         int ended = 0;
         Server server = Start(rig, async (peer, _) =>
@@ -129,7 +129,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void A_handler_that_lets_the_cancellation_through_is_closed_gracefully() => Run(rig =>
+    public void A_handler_that_ends_by_the_cancellation_is_closed_gracefully() => Run(rig =>
     {
         CloseReason reason = default;
         Server server = Start(rig, async (peer, stop) =>

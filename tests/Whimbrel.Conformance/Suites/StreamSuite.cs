@@ -196,7 +196,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(6)]
-    public void Awaited_on_the_loop_it_continues_there_and_never_inside_a_callback() => Run(rig =>
+    public void SendAsync_awaited_on_the_loop_resumes_there_and_never_inside_a_callback() => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
         bool inside = false;
@@ -234,7 +234,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(6)]
-    public void Awaited_elsewhere_it_continues_elsewhere() => Run(rig =>
+    public void An_await_on_another_thread_resumes_off_the_loop() => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig);
         Loop? where = stream.Loop;
@@ -643,7 +643,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("read", false, true)]
     [InlineData("read", true, false)]
     [InlineData("write", false, false)]
-    public void A_limit_holds_while_somebodys_callback_blocks_the_loop(string what, bool waitsBefore, bool nextIsOnLoop) => Run(
+    public void A_limit_holds_while_a_callback_blocks_the_loop(string what, bool waitsBefore, bool nextIsOnLoop) => Run(
         rig =>
         {
             if (rig.IsVirtual) return; // one thread runs everything there, so blocking is impossible

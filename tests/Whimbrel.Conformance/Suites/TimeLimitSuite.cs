@@ -456,7 +456,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
-    public void A_peer_that_drips_is_cut_off_and_one_that_sends_enough_is_not() => Run(rig =>
+    public void A_peer_below_the_minimum_rate_is_disconnected_and_one_at_the_rate_is_not() => Run(rig =>
     {
         SessionPhase body = new("the request body", s_limit * 2, leastBytesPerSecond: 100);
         RecordingServer server = Serve(rig, s => s.AtConnected = x => x.CallBeginPhase(body));

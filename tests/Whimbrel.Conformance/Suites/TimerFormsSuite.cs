@@ -278,7 +278,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     });
 
     [Fact]
-    public void A_moment_does_not_follow_the_wall_clock_when_it_jumps() => Run(rig =>
+    public void A_timer_for_an_absolute_time_does_not_follow_a_jump_of_the_wall_clock() => Run(rig =>
     {
         if (!rig.IsVirtual) return;
         Loop loop = Started(rig);

@@ -171,7 +171,7 @@ public sealed class EngineTests
     }
 
     [Theory, InlineData(false), InlineData(true)]
-    public async Task Bodies_of_64_MiB_go_by_in_flat_memory_also_with_a_slow_reader(bool isTls)
+    public async Task Bodies_of_64_MiB_stream_in_constant_memory_also_with_a_slow_reader(bool isTls)
     {
         bool isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
         long length = isDeep ? 1L << 30 : 64L << 20;

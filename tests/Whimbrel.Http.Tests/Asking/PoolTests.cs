@@ -695,7 +695,7 @@ public sealed class PoolTests
     }
 
     [Fact]
-    public async Task An_answer_before_the_end_of_the_request_is_given_and_ends_the_connection()
+    public async Task An_early_answer_is_returned_and_ends_the_connection()
     {
         await using Script script = new(async line =>
         {
@@ -729,7 +729,7 @@ public sealed class PoolTests
     [InlineData("memory")]
     [InlineData("stream")]
     [InlineData("function")]
-    public async Task An_answer_before_the_end_of_the_request_is_given_also_when_the_connection_then_breaks(string kind)
+    public async Task An_early_answer_is_returned_even_if_the_connection_then_breaks(string kind)
     {
         await using Script script = new(async line =>
         {

@@ -81,7 +81,7 @@ public sealed class SessionTests
     }
 
     [Theory, InlineData(false), InlineData(true)]
-    public void A_request_and_its_answer(bool isSplit)
+    public void One_request_gets_its_answer(bool isSplit)
     {
         Asker asker = new(null, _get);
         using TestPeer peer = Serve(asker, isSplit);
@@ -253,7 +253,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public void Requests_cannot_be_bent()
+    public void Requests_cannot_be_manipulated_by_their_values()
     {
         Asker asker = new();
         using TestPeer peer = Serve(asker);

@@ -66,7 +66,7 @@ public sealed class ConditionTests
     [InlineData("If-None-Match: \"a\"", "304")]
     [InlineData("If-Match: W/\"a\"", "412")]
     [InlineData("If-Match: *", "200")]
-    public void A_weak_tag_is_alike_and_never_the_same(string fields, string read) => Assert.Equal(read, Judge("GET", fields, "W/\"a\""));
+    public void A_weak_tag_matches_weakly_and_never_strongly(string fields, string read) => Assert.Equal(read, Judge("GET", fields, "W/\"a\""));
 
     [Theory]
     [InlineData("If-None-Match: \"a\"", "200")]
@@ -94,7 +94,7 @@ public sealed class ConditionTests
     }
 
     [Fact]
-    public void A_date_of_this_second_may_be_that_of_two_versions()
+    public void A_date_within_the_current_second_is_too_weak_for_ranges()
     {
         var (reader, head) = Head("GET", "If-Range: THEN");
         Assert.False(HttpConditions.MaySendParts(reader, head, default, Modified, Modified));
@@ -123,7 +123,7 @@ public sealed class ConditionTests
     [InlineData(",", null)]
     [InlineData("", null)]
     [InlineData("0", null)]
-    public void A_moment_is_read_in_each_of_its_three_forms(string text, long? seconds)
+    public void A_date_is_parsed_in_each_of_its_three_forms(string text, long? seconds)
     {
         bool isMoment = HttpTime.TryRead(Encoding.ASCII.GetBytes(text), 1_700_000_000, out long read);
         Assert.Equal(seconds, isMoment ? read : null);

@@ -91,7 +91,7 @@ public sealed class VersionTests
     }
 
     [Fact]
-    public void A_write_that_is_not_of_the_version_it_believes_is_refused()
+    public void A_write_with_an_outdated_version_is_refused()
     {
         using Web web = NewWeb();
         TestPeer peer = web.Connect();

@@ -104,7 +104,7 @@ public sealed class VectorTests
     [InlineData("Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", false)]
     [InlineData("Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", true)]
     [InlineData("X: y\r\n\r\nab", true)]
-    public void A_body_that_the_sender_did_not_finish_is_no_body(string rest, bool isWhole)
+    public void A_truncated_body_is_reported_as_incomplete(string rest, bool isWhole)
     {
         byte[] bytes = Encoding.Latin1.GetBytes("HTTP/1.1 200 OK\r\n" + rest);
         HttpReader head = new();

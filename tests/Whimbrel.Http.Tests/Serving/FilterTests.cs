@@ -110,7 +110,7 @@ public sealed class FilterTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_filter_that_throws_lets_nothing_pass(bool isLate)
+    public void A_filter_that_throws_rejects_the_request(bool isLate)
     {
         using Web web = new();
         web.Network.RethrowsExceptions = false;

@@ -533,7 +533,7 @@ public sealed partial class HandlerTests
     }
 
     [Fact]
-    public void A_body_that_breaks_off_or_breaks_a_rule_fails_the_read_and_is_answered()
+    public void A_truncated_or_invalid_body_fails_the_read_and_is_answered()
     {
         using Web web = new(new HttpOptions { BodyLimitBytes = 100 });
         List<Exception> seen = [];

@@ -187,7 +187,7 @@ public sealed class LimitTests
     }
 
     [Fact]
-    public void Time_in_which_the_handler_does_not_read_is_not_the_peers()
+    public void Time_in_which_the_handler_does_not_read_does_not_count_against_the_peer()
     {
         using Web web = new(new HttpOptions { MinBytesPerSecond = 100, RateGrace = TimeSpan.FromSeconds(5) });
         TaskCompletionSource go = new();

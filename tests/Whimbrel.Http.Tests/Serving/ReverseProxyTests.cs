@@ -157,7 +157,7 @@ public sealed class ReverseProxyTests
     }
 
     [Fact]
-    public async Task Statuses_lengths_and_HEAD_are_those_of_the_target()
+    public async Task Statuses_lengths_and_HEAD_responses_equal_those_of_the_target()
     {
         await using HttpServer target = await StartAsync(static server =>
         {

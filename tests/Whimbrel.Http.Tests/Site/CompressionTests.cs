@@ -247,7 +247,7 @@ public sealed class CompressionTests
     [Theory]
     [InlineData("gzip")]
     [InlineData("br")]
-    public async Task A_flush_lets_the_client_have_all_that_was_written(string coding)
+    public async Task A_flush_sends_everything_written_so_far(string coding)
     {
         using Web web = new(Compressing());
         SemaphoreSlim next = new(0);
@@ -290,7 +290,7 @@ public sealed class CompressionTests
     }
 
     [Fact]
-    public void Trailers_and_clients_of_old_get_along_with_it()
+    public void Trailers_and_HTTP_1_0_clients_work_with_compression()
     {
         using Web web = NewWeb();
         web.Server.Get("/trailer", static async (_, response, stop) =>

@@ -97,7 +97,7 @@ public sealed class AttackTests
     }
 
     [Fact]
-    public void A_copy_from_before_the_window_that_was_agreed_on_is_malformed()
+    public void A_copy_from_before_the_negotiated_window_is_malformed()
     {
         byte[] noise = new byte[2000];
         new Random(1).NextBytes(noise);

@@ -87,7 +87,7 @@ public sealed class ClientHandshakeTests
     private static string Answer(string request, string fields = "") => Encoding.ASCII.GetString(Opening.Answer(request, "", fields));
 
     [Fact]
-    public void The_nonce_is_compared_to_the_letter()
+    public void The_nonce_is_compared_case_sensitively()
     {
         // In base64, changing the case changes the value.
         (string told, _, _) = ConnectPeer(static request =>

@@ -91,7 +91,7 @@ public sealed class DeflateTests
     }
 
     [Fact]
-    public void NETs_own_DEFLATE_is_understood()
+    public void DEFLATE_data_of_NET_is_decompressed()
     {
         byte[] text = Encoding.ASCII.GetBytes(string.Join(' ', Enumerable.Range(0, 5000)));
         MemoryStream packed = new();
@@ -136,7 +136,7 @@ public sealed class DeflateTests
     [InlineData("000500FAFF48656C6C6F00", 1, "")] // one zero is the empty message
     [InlineData("F348CDC9C9070000", -1, "")] // without its last byte, which belongs to the empty block required after a final block
     [InlineData("F24805000000FFFFCAC9C90700", 4, "He")] // cut before the tail of the first flush, it is a valid message of two letters
-    public void A_message_that_was_cut_is_refused(string hex, int shorterLength, string shorter)
+    public void A_truncated_message_is_refused(string hex, int shorterLength, string shorter)
     {
         byte[] whole = Convert.FromHexString(hex);
         for (int length = 0; length < whole.Length; length++)
@@ -190,7 +190,7 @@ public sealed class DeflateTests
     }
 
     [Fact]
-    public void Any_bytes_at_all_end_in_an_outcome()
+    public void Any_bytes_lead_to_an_outcome()
     {
         foreach (int seed in Seeds.Some(2))
         {

@@ -107,7 +107,7 @@ public sealed class WsExceptionTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public async Task So_does_one_of_plain_TCP(Scheduling scheduling)
+    public async Task A_connect_of_a_plain_client_fails_with_the_exception_that_OnConnected_throws(Scheduling scheduling)
     {
         await using WsSite site = new(EngineKind.Portable);
         await site.Server.StartAsync();

@@ -55,7 +55,7 @@ public sealed class WsStreamTests
     }
 
     [Fact]
-    public async Task A_write_is_one_message_and_one_of_nothing_none()
+    public async Task A_write_is_one_message_and_an_empty_write_is_none()
     {
         await using WsSite site = new(EngineKind.Portable);
         await site.ServeAsync(static async (socket, stop) =>

@@ -11,7 +11,7 @@ public sealed class UringPoolSimulationTests
     private const int DeepSeeds = 1_000_000;
 
     [Fact]
-    public void Every_seed_keeps_every_promise() => SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
+    public void Every_seed_satisfies_all_guarantees() => SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
 
     // Seeds that find a former defect, with its description (docs/design/0062).
     [Theory]

@@ -133,7 +133,7 @@ public sealed class CallClientTests
     }
 
     [Fact]
-    public void A_call_that_only_waited_was_not_handled()
+    public void A_call_that_was_only_queued_was_not_handled()
     {
         using CallRig rig = new CallRig(new CallOptions { InFlightLimit = 1 }).Connected();
         Task<string> sent = rig.Call("sent"), waiting = rig.Call("waiting", s_second);
@@ -223,7 +223,7 @@ public sealed class CallClientTests
     [InlineData(StrayAnswers.Ignore, false, false)]
     [InlineData(StrayAnswers.ResetOnUnknown, false, true)]
     [InlineData(StrayAnswers.ResetOnAny, true, true)]
-    public void Stray_answers_are_counted_or_reset_the_connection(StrayAnswers rule, bool resetsOnLate, bool resetsOnUnknown)
+    public void Unexpected_answers_are_counted_or_reset_the_connection(StrayAnswers rule, bool resetsOnLate, bool resetsOnUnknown)
     {
         foreach (bool isLate in new[] { true, false })
         {

@@ -41,7 +41,7 @@ public sealed class CallSessionTests
     }
 
     [Fact]
-    public void With_so_many_open_calls_nothing_more_is_received_until_one_is_answered()
+    public void At_the_limit_of_open_calls_nothing_more_is_received_until_one_is_answered()
     {
         Asked session = new();
         using TestPeer peer = TestPeer.Connect(() => session);

@@ -67,7 +67,7 @@ public abstract class TlsLayerSuite
     [InlineData(1024)]
     [InlineData(1500)]
     [InlineData(32 * 1024)]
-    public void Much_each_way_arrives_whole_through_a_small_output(int outputBytes)
+    public void Large_amounts_in_both_directions_arrive_whole_through_a_small_output(int outputBytes)
     {
         byte[] data = Bytes(300_000);
         using TlsPair pair = Pair(outputBytes: outputBytes).Shake();

@@ -35,7 +35,7 @@ public sealed class TlsWarmUpTests
     }
 
     [Fact]
-    public void Layers_of_tests_have_none()
+    public void A_test_layer_needs_no_warm_up()
     {
         TlsWarmUp warmUp = new(static _ => throw new InvalidOperationException());
         Assert.True(warmUp.For(new FakeTlsProfile(FakeTlsProfile.Server, true)).IsCompletedSuccessfully);
@@ -67,7 +67,7 @@ public sealed class TlsWarmUpTests
     }
 
     [Fact]
-    public async Task A_plain_server_has_nothing_to_wait_for()
+    public async Task A_plain_server_does_not_wait_for_the_TLS_warm_up()
     {
         await using WarmEngine engine = new(static _ => throw new InvalidOperationException("asked"));
         await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Quiet());

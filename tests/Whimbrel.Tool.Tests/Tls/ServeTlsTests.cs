@@ -186,7 +186,7 @@ public sealed partial class ServeTlsTests : IDisposable
     [Theory]
     [InlineData("portable")]
     [InlineData("openssl")]
-    public async Task Sslscan_finds_nothing_old_or_weak(string layer)
+    public async Task Sslscan_finds_no_obsolete_version_and_no_weak_cipher(string layer)
     {
         OtherProgram.Needs("sslscan");
         if (layer == "openssl") await TrustTests.NeedsAsync(TlsProvider.OpenSsl);

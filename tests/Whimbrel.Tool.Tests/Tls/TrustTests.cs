@@ -129,7 +129,7 @@ public class TrustTests
 
     [Theory]
     [MemberData(nameof(Serving))]
-    public async Task Ours_serves(string name, string peerName, TlsProvider provider)
+    public async Task Our_server_accepts(string name, string peerName, TlsProvider provider)
     {
         TrustCase which = s_serving.Single(c => c.Name == name);
         await using TrustPeer peer = PeerOf(peerName, which);

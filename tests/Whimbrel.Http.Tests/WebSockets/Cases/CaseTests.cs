@@ -15,7 +15,7 @@ public sealed class CaseTests
     public static TheoryData<string> PackedIds() => [.. PackedCase.All.Keys];
 
     [Fact]
-    public void The_catalogue_is_whole()
+    public void The_catalogue_of_cases_is_complete()
     {
         (string Section, int Count)[] sections = [("1", 16), ("2", 11), ("3", 7), ("4", 10), ("5", 20), ("6", 145), ("7", 37), ("9", 54), ("10", 1), ("12", 90), ("13", 126)];
         string[] ids = [.. Catalogue.All.Keys.Concat(PackedCase.All.Keys).Where(static id => !id.Contains(" of ", StringComparison.Ordinal))];
