@@ -10,9 +10,9 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// Dials. Holds at most one connection at a time; each dial makes a new session. Dialling again from inside
-/// OnConnectFailed or OnDisconnected is allowed. With <see cref="ClientOptions.Reconnect"/> it dials again by itself. All
-/// methods may be called from any thread; those that wait must not be called on a loop.
+/// Connects to a server. Holds at most one connection at a time; each connect creates a new session. Connecting again
+/// inside OnConnectFailed or OnDisconnected is allowed. With <see cref="ClientOptions.Reconnect"/> it reconnects
+/// automatically. All methods may be called from any thread; those that block must not be called on a loop.
 /// </summary>
 public partial class Client : IAsyncDisposable
 {
@@ -20,14 +20,14 @@ public partial class Client : IAsyncDisposable
     private readonly Func<Session>? _factory;
     private readonly Lock _gate = new();
     private Host? _host;
-    private Task _warm = Task.CompletedTask; // the first dial waits for it
+    private Task _warm = Task.CompletedTask; // the first connect waits for it
     private Attempt? _current;
     private ReconnectLoop? _reconnectLoop;
     private bool _isDisposed;
 
-    /// <summary>Makes a client; nothing is opened before <see cref="ConnectAsync"/>.</summary>
-    /// <param name="options">Copied, and validated by the first connect.</param>
-    /// <param name="factory">Makes the session of each dial, on its loop.</param>
+    /// <summary>Creates a client. Opens nothing before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="options">Options, copied now and validated by the first connect.</param>
+    /// <param name="factory">Function that creates the session of each connect, on its loop.</param>
     public Client(ClientOptions options, Func<Session> factory)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -36,9 +36,11 @@ public partial class Client : IAsyncDisposable
         _factory = factory;
     }
 
-    /// <summary>Makes a client whose factory sees what is dialled; nothing is opened before <see cref="ConnectAsync"/>.</summary>
-    /// <param name="options">Copied, and validated by the first connect.</param>
-    /// <param name="factory">Makes the session of each dial, on its loop.</param>
+    /// <summary>
+    /// Creates a client with a factory that receives the target. Opens nothing before <see cref="ConnectAsync"/>.
+    /// </summary>
+    /// <param name="options">Options, copied now and validated by the first connect.</param>
+    /// <param name="factory">Function that creates the session of each connect, on its loop.</param>
     public Client(ClientOptions options, Func<SessionContext, Session> factory)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -47,49 +49,57 @@ public partial class Client : IAsyncDisposable
         _contextFactory = factory;
     }
 
-    /// <summary>Makes a client with default options; nothing is opened before <see cref="ConnectAsync"/>.</summary>
-    /// <param name="address">Where to connect, for example <c>tcp://localhost:1111</c> (<see cref="ClientOptions.Address"/>).</param>
-    /// <param name="factory">Makes the session of each dial, on its loop.</param>
+    /// <summary>Creates a client with default options. Opens nothing before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="address">Address to connect to, for example <c>tcp://localhost:1111</c>
+    /// (<see cref="ClientOptions.Address"/>).</param>
+    /// <param name="factory">Function that creates the session of each connect, on its loop.</param>
     public Client(string address, Func<Session> factory)
         : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, factory)
     {
     }
 
-    /// <summary>The options it was made with.</summary>
+    /// <summary>The options of the client.</summary>
     public ClientOptions Options { get; }
 
-    /// <summary>The engine that serves it.</summary>
+    /// <summary>The engine that the client uses.</summary>
     public Engine Engine => Options.EngineOrDefault;
 
     /// <summary>
-    /// For protocols on top of clients: gives a notice to <see cref="ConnectionOptions.OnDiagnosticEvent"/>, else to
-    /// <see cref="EngineOptions.OnDiagnosticEvent"/>, else to the standard error stream. Any thread. The caller limits how often.
+    /// For protocols on top of clients: passes a diagnostic event to <see cref="ConnectionOptions.OnDiagnosticEvent"/>,
+    /// else to <see cref="EngineOptions.OnDiagnosticEvent"/>, else to the standard error stream. Any thread. The caller
+    /// limits the rate.
     /// </summary>
-    /// <param name="notice">What an operator should know.</param>
+    /// <param name="notice">Event for the operator.</param>
     public void Report(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
-    /// <summary>Which TLS layer serves it and why; null without TLS, and before the first connect.</summary>
+    /// <summary>
+    /// TLS provider of the client and the reason for it; null without TLS, and before the first connect.
+    /// </summary>
     public string? TlsProvider => _host?.Tls is { } tls ? $"{tls.Provider} ({tls.Reason})" : null;
 
-    /// <summary>The session that is connected or dialling, or null.</summary>
+    /// <summary>The session that is connected or connecting, or null.</summary>
     public Session? Session => _current?.Session;
 
-    /// <summary>The Socket object of the connection: <see cref="Session.Socket"/>. Null without one.</summary>
+    /// <summary>Socket of the connection: <see cref="Session.Socket"/>. Null without a connection.</summary>
     public Socket? Socket => Session?.Socket;
 
-    /// <summary>True while the policy is at work: from OnReconnecting until OnReconnected, OnGaveUp or a disconnect.</summary>
+    /// <summary>
+    /// True while the policy reconnects: from OnReconnecting until OnReconnected, OnGaveUp or a disconnect.
+    /// </summary>
     public bool IsReconnecting => Volatile.Read(ref _reconnectLoop) is { IsTrying: true };
 
     // ------------------------------------------------------------------ connecting
 
     /// <summary>
-    /// Dials and completes after the session's OnConnected. Throws <see cref="NetworkException"/> when it fails (after
-    /// OnConnectFailed), <see cref="OperationCanceledException"/> when cancelled, <see cref="InvalidOperationException"/>
-    /// while there is a connection. With a policy that retries the first dial it throws only when that gives up. While the
-    /// policy waits with an ended connection, this dials at once. With TLS the first dial in a process begins 0.1 to 1 s later, and
-    /// cannot be given up before: a handshake in memory, on the pool, so that the real one does not block its loop for that long.
+    /// Connects, and completes after the session's OnConnected. With a policy that retries the first connect, it fails
+    /// only when the policy gives up. If an ended connection waits for a reconnect of the policy, this connects at
+    /// once. With TLS the first connect in a process begins 0.1 to 1 s later and cannot be cancelled before. It
+    /// performs a handshake in memory, on the pool, so that the real one does not block its loop for that long.
     /// </summary>
-    /// <param name="cancellationToken">Gives up the dial, in whatever phase it is, and with it the policy.</param>
+    /// <exception cref="NetworkException">The connect failed (after OnConnectFailed).</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    /// <exception cref="InvalidOperationException">The client has a connection or a connect in progress.</exception>
+    /// <param name="cancellationToken">Cancels the connect, in any phase, and the policy.</param>
     public ValueTask<Session> ConnectAsync(CancellationToken cancellationToken = default) =>
         cancellationToken.IsCancellationRequested ? ValueTask.FromCanceled<Session>(cancellationToken) : BeginConnect(cancellationToken).Task;
 
@@ -102,7 +112,7 @@ public partial class Client : IAsyncDisposable
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Client));
-            if (_current is not null || _reconnectLoop is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or dialling already: it holds one connection at a time. To replace that, await ReconnectAsync; for more connections use a Connector, or a Client for each.");
+            if (_current is not null || _reconnectLoop is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or connecting already: it holds one connection at a time. To replace that, await ReconnectAsync; for more connections use a Connector, or a Client for each.");
             if (_host is null)
             {
                 Options.Validate(engine);
@@ -139,10 +149,12 @@ public partial class Client : IAsyncDisposable
     }
 
     /// <summary>
-    /// Like <see cref="ConnectAsync"/>, blocking. Throws <see cref="NetworkException"/> with <see cref="ErrorCategory.Timeout"/> when the time
-    /// is over; the dial has ended then, unless somebody blocks its loop: the message names who does. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// Connects like <see cref="ConnectAsync"/> and blocks. Throws <see cref="NetworkException"/> with
+    /// <see cref="ErrorCategory.Timeout"/> if the time has passed. The connect has ended then, unless a callback blocks
+    /// its loop; the message names that callback. Throws <see cref="InvalidOperationException"/> on a loop.
     /// </summary>
-    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options and the policy.</param>
+    /// <param name="timeout">Maximum time. With <see cref="Timeout.InfiniteTimeSpan"/> the limits of the options and
+    /// the policy apply.</param>
     public Session Connect(TimeSpan timeout)
     {
         Engine.CheckWait(timeout);
@@ -152,7 +164,8 @@ public partial class Client : IAsyncDisposable
         if (dial.SignalWhenCompleted() is { } signal && !engine.Block(signal, timeout))
         {
             cancellation.Cancel();
-            // It ends at once, and may have been connected at the last moment; but not while somebody blocks its loop.
+            // The connect ends at once, unless a callback blocks its loop. It may also have succeeded at the last
+            // moment.
             if (!engine.Block(signal, Engine.StopGrace)) GiveUpBlocked();
             if (dial.GetStatus(dial.Version) == ValueTaskSourceStatus.Canceled) throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Cannot connect to {_host!.TargetText}: not connected within {timeout}."));
         }
@@ -163,13 +176,16 @@ public partial class Client : IAsyncDisposable
     private void GiveUpBlocked()
     {
         Attempt? attempt = _current;
-        // Whatever comes of the dial has no taker.
+        // No caller waits for the result of the connect any more.
         BeginDisconnect();
-        throw Engine.OverdueError($"The dial to {_host!.TargetText} has not ended", attempt?.FindUnfinished() ?? []);
+        throw Engine.OverdueError($"The connect to {_host!.TargetText} has not ended", attempt?.FindUnfinished() ?? []);
     }
 
-    /// <summary>Ends the connection, if there is one, as <see cref="DisconnectAsync"/> does, and dials anew with a new session. Throws as <see cref="ConnectAsync"/> does.</summary>
-    /// <param name="cancellationToken">Gives up the dial; the disconnect goes on.</param>
+    /// <summary>
+    /// Ends the connection, if there is one, as <see cref="DisconnectAsync"/> does, and connects again with a new
+    /// session. Throws as <see cref="ConnectAsync"/> does.
+    /// </summary>
+    /// <param name="cancellationToken">Cancels the connect; the disconnect continues.</param>
     public ValueTask<Session> ReconnectAsync(CancellationToken cancellationToken = default)
     {
         Completion<Session> done = new(Engine);
@@ -194,14 +210,16 @@ public partial class Client : IAsyncDisposable
     // ------------------------------------------------------------------ disconnecting
 
     /// <summary>
-    /// Closes the connection gracefully, or gives up the dial, and completes when it has ended. Ends the work of the policy. A callback that does not
-    /// return is waited for as long as <see cref="ConnectionOptions.DrainTimeout"/> says, and a second more. A callback of its own session that blocks
-    /// on it is told before the last callback, as with <see cref="Session.CloseAsync"/>.
+    /// Closes the connection gracefully, or cancels the connect, and completes when it has ended. Also ends the
+    /// policy's reconnects. A callback that does not return is waited for until
+    /// <see cref="ConnectionOptions.DrainTimeout"/> plus one second. If a callback of its own session blocks on it, it
+    /// completes before the last callback, as <see cref="Session.CloseAsync"/> does.
     /// </summary>
-    /// <exception cref="NetworkException">(To who awaits.) With category Timeout: that time has passed, and the message names what still runs. The connection ends when it returns.</exception>
+    /// <exception cref="NetworkException">Thrown to the awaiting code, with category Timeout: that time has passed. The
+    /// message names the code that still runs; the connection ends when it returns.</exception>
     public ValueTask DisconnectAsync() => BeginDisconnect()?.PlainTask ?? default;
 
-    /// <summary>Null when there is nothing to wait for.</summary>
+    /// <summary>Begins the disconnect. Returns null if there is nothing to wait for.</summary>
     private StopWait<bool>? BeginDisconnect()
     {
         StopWait<bool>? ended = null;
@@ -227,7 +245,10 @@ public partial class Client : IAsyncDisposable
         return ended;
     }
 
-    /// <summary>The end takes its time: it is drained slowly, within limits of its own, or somebody's callback holds it up. A thread of its own.</summary>
+    /// <summary>
+    /// Checks why the end takes long: the connection drains slowly, within its own limits, or a callback blocks it. On
+    /// a thread of its own.
+    /// </summary>
     private void LookAfterEnd(Attempt attempt, StopWait<bool> wait)
     {
         if (!wait.IsOpen) return;
@@ -236,9 +257,14 @@ public partial class Client : IAsyncDisposable
         else Engine.StartDeadline(Options.DrainTimeout, _ => LookAfterEnd(attempt, wait), null);
     }
 
-    /// <summary>Like <see cref="DisconnectAsync"/>, blocking. A connection that has not ended in time is aborted. On a loop it throws <see cref="InvalidOperationException"/>.</summary>
-    /// <exception cref="NetworkException">With category Timeout: also a second after that it has not ended, and the message names what still runs.</exception>
-    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
+    /// <summary>
+    /// Disconnects like <see cref="DisconnectAsync"/> and blocks. A connection that has not ended in time is aborted.
+    /// Throws <see cref="InvalidOperationException"/> on a loop.
+    /// </summary>
+    /// <exception cref="NetworkException">Category Timeout: it has not ended one second after the abort. The message
+    /// names the code that still runs.</exception>
+    /// <param name="timeout">Maximum time. With <see cref="Timeout.InfiniteTimeSpan"/> only the limits of the options
+    /// apply.</param>
     public void Disconnect(TimeSpan timeout)
     {
         Engine.CheckWait(timeout);
@@ -253,8 +279,8 @@ public partial class Client : IAsyncDisposable
         ended.GetResult(ended.Version);
     }
 
-    /// <summary>The same as <see cref="DisconnectAsync"/>; later connects throw.</summary>
-    /// <exception cref="NetworkException">As there.</exception>
+    /// <summary>Disconnects like <see cref="DisconnectAsync"/>; later connects throw.</summary>
+    /// <exception cref="NetworkException">Same as in <see cref="DisconnectAsync"/>.</exception>
     public ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);
@@ -264,72 +290,89 @@ public partial class Client : IAsyncDisposable
 
     // ------------------------------------------------------------------ events
 
-    /// <summary>The session is connected; its own OnConnected came before. On its loop.</summary>
+    /// <summary>Called when the session is connected, after its own OnConnected. On its loop.</summary>
     /// <param name="session">The session.</param>
     protected virtual void OnConnected(Session session)
     {
     }
 
-    /// <summary>The session has ended; its own OnDisconnected came before. On its loop.</summary>
+    /// <summary>Called when the session has ended, after its own OnDisconnected. On its loop.</summary>
     /// <param name="session">The session.</param>
-    /// <param name="reason">Why.</param>
+    /// <param name="reason">Reason of the end.</param>
     protected virtual void OnDisconnected(Session session, CloseReason reason)
     {
     }
 
     /// <summary>
-    /// Whether the policy dials no more after this end; asked when <see cref="ReconnectPolicy.StopWhen"/> is null. A protocol in which this side does the last
-    /// step of an end that the peer has asked for says so here. The session's last callback came before. On its loop. Default: <see cref="ReconnectPolicy.IsFinal"/>.
+    /// Returns whether the policy stops reconnecting after this end; called if <see cref="ReconnectPolicy.StopWhen"/>
+    /// is null, after the session's last callback. Override it for a protocol in which this side completes a close that
+    /// the peer has requested. On its loop. Default: <see cref="ReconnectPolicy.IsFinal"/>.
     /// </summary>
-    /// <param name="reason">Why the last connection or dial ended.</param>
+    /// <param name="reason">Reason why the last connection or connect ended.</param>
     protected virtual bool IsFinal(CloseReason reason) => ReconnectPolicy.IsFinal(reason);
 
     /// <summary>
-    /// Whether a connection counts only from <see cref="ReportOpened"/> on, because the protocol has an opening handshake: one that ends before is a failed dial, to who awaits
-    /// <see cref="ConnectAsync"/> and to the policy. The same for the whole life of the client. Any thread. Default: false.
+    /// Whether a connection counts only from <see cref="ReportOpened"/> on, because the protocol has an opening
+    /// handshake. A connection that ends before is a failed connect, for the awaiting <see cref="ConnectAsync"/> and
+    /// for the policy. Must not change during the life of the client. Any thread. Default: false.
     /// </summary>
     protected virtual bool HasOpening => false;
 
-    /// <summary>With <see cref="HasOpening"/>: the handshake is done, and a connect completes with this session. The first call for a connection counts, and none when that has ended. On the session's thread.</summary>
-    /// <param name="session">The session that has the connection, or is given it by a hand-over.</param>
+    /// <summary>
+    /// Reports, with <see cref="HasOpening"/>, that the opening handshake is done: a connect completes with this
+    /// session. Only the first call for a connection has an effect, and none after its end. On the session's thread.
+    /// </summary>
+    /// <param name="session">Session that has the connection, or gets it by a hand-over.</param>
     protected void ReportOpened(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
         if (session.HostState is not Attempt attempt || !ReferenceEquals(attempt.ReconnectLoop.Client, this)) return;
-        // Its OnConnected comes right after this, and may throw.
+        // Its OnConnected runs right after this, and may throw.
         if (session.AwaitsConnected) attempt.Opening = session;
         else attempt.Open(session);
     }
 
-    /// <summary>What a connect throws when it has failed: for a protocol that knows more. Any thread. Default: the same.</summary>
-    /// <param name="failure">What it would throw.</param>
+    /// <summary>
+    /// Returns the exception that a failed connect throws, for a protocol that can report more. Any thread. Default:
+    /// the same exception.
+    /// </summary>
+    /// <param name="failure">Exception that the connect would throw.</param>
     protected virtual Exception FailureOf(NetworkException failure) => failure;
 
     /// <summary>
-    /// The policy will dial again, unless there is a disconnect before. The session's last callback came before, and for a connection
-    /// OnDisconnected. On the loop of that session. Ends in OnReconnected, in OnGaveUp, in another OnReconnecting, or in a disconnect.
+    /// Called when the policy will connect again, unless the client is disconnected before. Runs after the session's
+    /// last callback and, for a connection, after OnDisconnected. On the loop of that session. OnReconnected, OnGaveUp,
+    /// another OnReconnecting or a disconnect follows.
     /// </summary>
-    /// <param name="attempt">Counts from 1, and from the last connection that lived long enough.</param>
-    /// <param name="delay">Time until the dial.</param>
-    /// <param name="reason">Why the last connection or dial ended.</param>
+    /// <param name="attempt">Number of the attempt, from 1, since the last connection that lived long enough.</param>
+    /// <param name="delay">Time until the connect.</param>
+    /// <param name="reason">Reason why the last connection or connect ended.</param>
     protected virtual void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason)
     {
     }
 
-    /// <summary>A dial of the policy has connected; OnConnected came before. On the session's loop.</summary>
+    /// <summary>
+    /// Called when a reconnect of the policy has succeeded, after OnConnected. On the session's loop.
+    /// </summary>
     /// <param name="session">The new session.</param>
-    /// <param name="attempts">How many dials it took.</param>
+    /// <param name="attempts">Number of attempts that were needed.</param>
     protected virtual void OnReconnected(Session session, int attempts)
     {
     }
 
-    /// <summary>The policy dials no more: it reached a limit, or the reason of the last end was a last one. On the loop of the last session. A disconnect is told by nothing.</summary>
-    /// <param name="reason">Why the last connection or dial ended.</param>
+    /// <summary>
+    /// Called when the policy stops: it reached a limit, or the last reason was final. On the loop of the last session.
+    /// Not called for a disconnect.
+    /// </summary>
+    /// <param name="reason">Reason why the last connection or connect ended.</param>
     protected virtual void OnGaveUp(CloseReason reason)
     {
     }
 
-    /// <summary>There is a connection, or a dial, or the policy will dial. Any thread; may have changed when it returns.</summary>
+    /// <summary>
+    /// True if there is a connection, a connect in progress, or a pending reconnect. Any thread; may have changed when
+    /// it returns.
+    /// </summary>
     private protected bool IsBusy
     {
         get
@@ -338,7 +381,10 @@ public partial class Client : IAsyncDisposable
         }
     }
 
-    /// <summary>There is no connection, and none comes unless somebody dials. May come more than once, and late: ask <see cref="IsBusy"/>. Any thread, outside of the gate.</summary>
+    /// <summary>
+    /// Called when there is no connection and no pending reconnect. May be called more than once, and late: check
+    /// <see cref="IsBusy"/>. Any thread, outside of the lock.
+    /// </summary>
     private protected virtual void BecameIdle()
     {
     }
@@ -348,10 +394,10 @@ public partial class Client : IAsyncDisposable
         if (!IsBusy) BecameIdle();
     }
 
-    /// <summary>The client as its connection sees it.</summary>
+    /// <summary>State of the client, as seen by its connections.</summary>
     internal sealed class Host : ConnectionHost
     {
-        private int _passedOver; // so many of the targets, from the first on
+        private int _passedOver; // number of targets to skip, from the first on
 
         internal Host(Client owner, Engine engine, TlsProfile? tls)
             : base(engine, owner.Options, isAccepting: false)
@@ -363,12 +409,13 @@ public partial class Client : IAsyncDisposable
 
         internal Client Client { get; }
 
-        /// <summary>What it dials, in this order.</summary>
+        /// <summary>The addresses to connect to, in this order.</summary>
         internal List<EndPoint> Targets { get; }
 
         /// <summary>
-        /// What the next attempt dials, in this order. A target that accepted, and where a handshake then failed, moves to the end: otherwise a server that accepts and
-        /// does not serve would hide those after it. A connection that counted restores the given order.
+        /// The addresses for the next attempt, in this order. A target that accepted, but where a handshake then
+        /// failed, moves to the end. Otherwise a server that accepts and does not serve would hide the targets after
+        /// it. A connection that was opened restores the given order.
         /// </summary>
         internal List<EndPoint> NextTargets => Volatile.Read(ref _passedOver) % Targets.Count is > 0 and var first ? [.. Targets[first..], .. Targets[..first]] : Targets;
 
@@ -378,14 +425,17 @@ public partial class Client : IAsyncDisposable
 
         internal override void NoteSession(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
-        /// <summary>A dial failed, and the policy dials again: without this a wrong address looks like a connect that takes long. Once a minute for each target.</summary>
+        /// <summary>
+        /// Logs a failed connect that the policy retries, at most once a minute for each target. Without it a wrong
+        /// address looks like a slow connect.
+        /// </summary>
         internal void ReportConnectFailed(CloseReason reason, int attempt, TimeSpan delay)
         {
             string place = Options.OnDiagnosticEvent is null ? "" : $"{RuntimeHelpers.GetHashCode(Client)}: ";
             if (!Engine.ExceptionNotices.TryTake($"{place}dial {TargetText}", Engine.NowMs, out long leftOut)) return;
             NoteSession(new DiagnosticEvent(
                 DiagnosticEventKind.System,
-                $"Cannot connect to {TargetText}: {reason}. The reconnect policy dials again (attempt {attempt}) in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits is not completed by this failure.{NoticePaces.LeftOutText(leftOut)}",
+                $"Cannot connect to {TargetText}: {reason}. The reconnect policy tries again (attempt {attempt}) in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits is not completed by this failure.{NoticePaces.LeftOutText(leftOut)}",
                 "cannot-connect.md"));
         }
 
@@ -415,7 +465,7 @@ public partial class Client : IAsyncDisposable
         {
             Attempt attempt = (Attempt)session.HostState!;
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
-            // One whose OnConnected threw is a failed connect, and no fault of the target.
+            // If OnConnected threw, the connect has failed, but the target is not the cause.
             if (!attempt.IsOpen) reason = attempt.ReasonFor(reason);
             bool counts = wasConnected && (attempt.IsOpen || (!Client.HasOpening && attempt.Thrown is null));
             if (counts) Volatile.Write(ref _passedOver, 0);

@@ -2,19 +2,22 @@ using System.Net;
 
 namespace Whimbrel;
 
-/// <summary>What a <see cref="Client"/> needs to know. Plain data, copied and validated once, by the first connect.</summary>
+/// <summary>Options of a <see cref="Client"/>. Plain data, copied and validated once, by the first connect.</summary>
 public sealed class ClientOptions : ConnectionOptions
 {
     private const int MaxEndPoints = 64;
     private static readonly TlsOptions s_defaultTls = new();
 
-    // What With changes in its copy.
+    // Not init-only, because With changes them in its copy.
     private EndPoint? _endPoint;
     private string? _address;
     private IReadOnlyList<EndPoint> _endPoints = [];
     private TlsOptions? _tls;
 
-    /// <summary>Where to connect: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
+    /// <summary>
+    /// Address to connect to: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> or a Unix path. Shorthand for
+    /// one entry in <see cref="EndPoints"/>.
+    /// </summary>
     public EndPoint? EndPoint
     {
         get => _endPoint;
@@ -22,8 +25,8 @@ public sealed class ClientOptions : ConnectionOptions
     }
 
     /// <summary>
-    /// Where to connect, as text: <c>tcp://example.org:http</c>, <c>tcp://[::1]:1111</c>, <c>unix:/path</c> (<see cref="NetworkAddress"/> has
-    /// all forms). Shorthand for one entry in <see cref="EndPoints"/>.
+    /// Address to connect to, as text: <c>tcp://example.org:http</c>, <c>tcp://[::1]:1111</c>, <c>unix:/path</c> (see
+    /// <see cref="NetworkAddress"/> for all forms). Shorthand for one entry in <see cref="EndPoints"/>.
     /// </summary>
     public string? Address
     {
@@ -32,9 +35,9 @@ public sealed class ClientOptions : ConnectionOptions
     }
 
     /// <summary>
-    /// Several places of which one is wanted: they are tried in this order within one dial, and the first that answers is
-    /// taken. A place that accepts, and where TLS or a protocol's opening handshake then fails, is tried after the others by the next dials,
-    /// until one of them has connected. Give this, <see cref="EndPoint"/> or <see cref="Address"/>. At most 64.
+    /// Alternative addresses. One connect tries them in this order and uses the first that answers. If TLS or a
+    /// protocol's opening handshake then fails, later connects try that address last, until one of them has succeeded.
+    /// Use this, <see cref="EndPoint"/> or <see cref="Address"/>. At most 64.
     /// </summary>
     public IReadOnlyList<EndPoint> EndPoints
     {
@@ -42,47 +45,53 @@ public sealed class ClientOptions : ConnectionOptions
         init => _endPoints = value;
     }
 
-    /// <summary>The address to connect from, or null for the system's choice.</summary>
+    /// <summary>Local address to connect from, or null for the system's choice.</summary>
     public EndPoint? LocalEndPoint { get; init; }
 
     /// <summary>
-    /// The loop its connections live on, also those that the policy dials: inside a session its own <see cref="Session.Loop"/>, so that one thread
-    /// serves both connections of a relay. A loop of <see cref="ConnectionOptions.Engine"/>, which may be left out then. Null (the
-    /// default): the loops of the engine take turns.
+    /// The loop of the client's connections, including reconnects. Inside a session, its own <see cref="Session.Loop"/>
+    /// makes one thread serve both connections of a relay. Must be a loop of <see cref="ConnectionOptions.Engine"/>,
+    /// which may be omitted then. Default null: the loops of the engine take turns.
     /// </summary>
     public Loop? Loop { get; init; }
 
     internal Engine EngineOrDefault => Engine ?? Loop?.Engine ?? Whimbrel.Engine.Default;
 
-    /// <summary>Longest time for a dial, over all its addresses and with looking up their names. 1 ms up to an hour; default 15 s.</summary>
+    /// <summary>
+    /// Maximum time for a connect, over all its addresses and including name resolution. 1 ms to 1 hour; default 15 s.
+    /// </summary>
     public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(15);
 
     /// <summary>
-    /// TCP_FASTOPEN_CONNECT: at a server that is known from an earlier connection, what OnConnected sends goes out with the SYN. There
-    /// OnConnected comes before the server has answered, and a refusal is the end of a connection, not a failed dial. The bytes may
-    /// arrive twice (RFC 7413): for requests that can be repeated. Default false. Linux, with bit 1 in net.ipv4.tcp_fastopen.
+    /// TCP_FASTOPEN_CONNECT: to a server known from an earlier connection, the data that OnConnected sends leaves with
+    /// the SYN. OnConnected then runs before the server has answered, and a refusal ends a connection instead of
+    /// failing the connect. The data may arrive twice (RFC 7413), so use it for repeatable requests only. Default
+    /// false. Linux, with bit 1 set in net.ipv4.tcp_fastopen.
     /// </summary>
     public bool FastOpen { get; init; }
 
-    /// <summary>TLS for the connection. Null (the default): none, unless the address is <c>tls://</c>, which takes the default options.</summary>
+    /// <summary>
+    /// TLS options of the connection. Default null: no TLS, or the default options for an address <c>tls://</c>.
+    /// </summary>
     public TlsOptions? Tls
     {
         get => _tls;
         init => _tls = value;
     }
 
-    /// <summary>What TLS to speak; null for none. After <see cref="Validate"/>.</summary>
+    /// <summary>The TLS options to use; null for no TLS. After <see cref="Validate"/>.</summary>
     internal TlsOptions? TlsToSpeak => Tls ?? (EndPointRules.WantsTls(Address) ? s_defaultTls : null);
 
-    /// <summary>Whether and when the client dials again by itself. Null (the default): never.</summary>
+    /// <summary>Policy for automatic reconnects. Default null: none.</summary>
     public ReconnectPolicy? Reconnect { get; init; }
 
-    /// <summary>Copies these options, with another address or other TLS: one set of options for several clients.</summary>
-    /// <param name="address">
-    /// As <see cref="Address"/>; the copy then has neither <see cref="EndPoint"/> nor <see cref="EndPoints"/>. Null keeps
-    /// what these options have.
-    /// </param>
-    /// <param name="tls">As <see cref="Tls"/>. Null keeps what these options have.</param>
+    /// <summary>
+    /// Returns a copy of these options with another address or other TLS options, so that several clients can share one
+    /// set of options.
+    /// </summary>
+    /// <param name="address">Address, as in <see cref="Address"/>; the copy then has neither <see cref="EndPoint"/> nor
+    /// <see cref="EndPoints"/>. Null keeps the address of these options.</param>
+    /// <param name="tls">TLS options, as in <see cref="Tls"/>. Null keeps those of these options.</param>
     /// <returns>The copy. A mistake in it is reported by the first connect.</returns>
     public ClientOptions With(string? address = null, TlsOptions? tls = null)
     {
@@ -95,7 +104,10 @@ public sealed class ClientOptions : ConnectionOptions
         return copy;
     }
 
-    /// <summary>What to dial, whichever of the three properties says so. After <see cref="Validate"/>.</summary>
+    /// <summary>
+    /// Returns the addresses to connect to, from whichever of the three properties is set. After
+    /// <see cref="Validate"/>.
+    /// </summary>
     internal List<EndPoint> TargetsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false);
 
     internal void Validate(Engine engine)

@@ -3,37 +3,41 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>Why a connection or a dial attempt ended.</summary>
+/// <summary>Cause of the end of a connection or a connect attempt.</summary>
 public enum CloseCause
 {
-    /// <summary>It has not ended.</summary>
+    /// <summary>The connection has not ended.</summary>
     None,
 
-    /// <summary>This side called <c>Close</c> or finished sending, and the peer followed.</summary>
+    /// <summary>This side called <c>Close</c> or shut down its sending side, and the peer followed.</summary>
     LocalClose,
 
     /// <summary>This side called <c>Abort</c>.</summary>
     LocalAbort,
 
-    /// <summary>The peer finished sending (FIN), and this side closed in answer.</summary>
+    /// <summary>The peer shut down its sending side (FIN), and this side then closed.</summary>
     PeerClosed,
 
-    /// <summary>The peer or the network reset the connection, or the peer was gone when this side sent.</summary>
+    /// <summary>
+    /// The peer or the network reset the connection, or the peer did not exist any more when this side sent.
+    /// </summary>
     PeerReset,
 
-    /// <summary>The send queue passed its limit under <see cref="SlowConsumer.Disconnect"/>.</summary>
+    /// <summary>The send queue exceeded its limit under <see cref="SlowConsumer.Disconnect"/>.</summary>
     SlowConsumer,
 
-    /// <summary>The session left more bytes unread than <see cref="ConnectionOptions.UnreadLimitBytes"/> and took none.</summary>
+    /// <summary>
+    /// The session left more bytes unconsumed than <see cref="ConnectionOptions.UnreadLimitBytes"/> and consumed none.
+    /// </summary>
     UnreadLimit,
 
     /// <summary>An override of the session, or the factory, threw.</summary>
     UserException,
 
-    /// <summary>A <c>SendAsync</c> was cancelled after its first piece, or a dial was cancelled.</summary>
+    /// <summary>A <c>SendAsync</c> was cancelled after its first part, or a connect was cancelled.</summary>
     Cancelled,
 
-    /// <summary>The connection went on with another session (<c>HandOver</c>).</summary>
+    /// <summary>The connection continues with another session (<c>HandOver</c>).</summary>
     HandedOver,
 
     /// <summary>The server stopped.</summary>
@@ -42,61 +46,78 @@ public enum CloseCause
     /// <summary>The engine was disposed.</summary>
     EngineStopped,
 
-    /// <summary>The host name has no address, or could not be looked up.</summary>
+    /// <summary>The host name has no address, or could not be resolved.</summary>
     UnknownHost,
 
-    /// <summary>No byte came or went for <see cref="ConnectionOptions.IdleTimeout"/>.</summary>
+    /// <summary>No byte was sent or received for <see cref="ConnectionOptions.IdleTimeout"/>.</summary>
     IdleTimeout,
 
-    /// <summary>Nobody listens at the address.</summary>
+    /// <summary>No socket listens at the address.</summary>
     Refused,
 
-    /// <summary>No route to the address, or the address cannot be used from here.</summary>
+    /// <summary>There is no route to the address, or the address cannot be used on this machine.</summary>
     Unreachable,
 
-    /// <summary>The dial took longer than allowed, or the peer stopped answering.</summary>
+    /// <summary>The connect took longer than allowed, or the peer stopped answering.</summary>
     TimedOut,
 
     /// <summary>The process or the system has no descriptor, memory or slot left.</summary>
     ResourceLimit,
 
-    /// <summary>Any other error of the system; <see cref="CloseReason.ErrorCode"/> has its number.</summary>
+    /// <summary>Any other system error; <see cref="CloseReason.ErrorCode"/> has its number.</summary>
     SystemError,
 
-    /// <summary>A dial whose socket could not be prepared: the system refused an option, or <see cref="ConnectionOptions.OnSocketCreated"/> threw. <see cref="CloseReason.Exception"/> says which.</summary>
+    /// <summary>
+    /// The socket of a connect could not be prepared: the system rejected an option, or
+    /// <see cref="ConnectionOptions.OnSocketCreated"/> threw. <see cref="CloseReason.Exception"/> has the details.
+    /// </summary>
     SocketOption,
 
-    /// <summary>The TLS handshake failed. <see cref="CloseReason.Exception"/> is a <see cref="TlsException"/> that says why.</summary>
+    /// <summary>
+    /// The TLS handshake failed. <see cref="CloseReason.Exception"/> is a <see cref="TlsException"/> with the reason.
+    /// </summary>
     TlsHandshake,
 
-    /// <summary>TLS ended a connection after its handshake: a bad record, an alert, a flood. <see cref="CloseReason.Exception"/> is a <see cref="TlsException"/> that says why.</summary>
+    /// <summary>
+    /// TLS ended a connection after its handshake: an invalid record, an alert, a flood.
+    /// <see cref="CloseReason.Exception"/> is a <see cref="TlsException"/> with the reason.
+    /// </summary>
     TlsBroken,
 
-    /// <summary>The peer's bytes ended without TLS's proper end (close_notify): somebody may have cut them off.</summary>
+    /// <summary>
+    /// The peer's data ended without TLS's close_notify, so it may have been truncated by an attacker.
+    /// </summary>
     TlsTruncated,
 
-    /// <summary>The peer sent nothing for <see cref="ConnectionOptions.ReceiveTimeout"/> while it was listened to.</summary>
+    /// <summary>
+    /// The peer sent nothing for <see cref="ConnectionOptions.ReceiveTimeout"/> while the connection was read.
+    /// </summary>
     ReceiveTimeout,
 
-    /// <summary>The peer took nothing of what was queued for <see cref="ConnectionOptions.SendTimeout"/>.</summary>
+    /// <summary>The peer accepted no queued data for <see cref="ConnectionOptions.SendTimeout"/>.</summary>
     SendTimeout,
 
-    /// <summary>A phase of the session's protocol took too long (<see cref="SessionPhase"/>). <see cref="CloseReason.Exception"/> is a <see cref="TimeoutException"/> that names it.</summary>
+    /// <summary>
+    /// A phase of the session's protocol took too long (<see cref="SessionPhase"/>).
+    /// <see cref="CloseReason.Exception"/> is a <see cref="TimeoutException"/> that names it.
+    /// </summary>
     PhaseTimeout,
 
-    /// <summary>A file ended before all that was to be sent of it, or could not be read. <see cref="CloseReason.Exception"/> says which.</summary>
+    /// <summary>
+    /// A file was shorter than the part to send, or could not be read. <see cref="CloseReason.Exception"/> has the
+    /// details.
+    /// </summary>
     FileFailed,
 
     /// <summary>
-    /// The peer's bytes break the rules of the session's protocol, and this side ended the connection for that. <see
-    /// cref="CloseReason.Exception"/> says what was wrong;
-    /// for frames it is a <see cref="FrameException"/>. Also for a server that does not open the WebSocket that a client
-    /// asked for.
+    /// The peer violated the session's protocol, and this side ended the connection for that.
+    /// <see cref="CloseReason.Exception"/> has the details; for frames it is a <see cref="FrameException"/>. Also used
+    /// if a server does not accept the WebSocket that a client requested.
     /// </summary>
     ProtocolError,
 }
 
-/// <summary>Who was the first to end it.</summary>
+/// <summary>The side that was the first to end a connection.</summary>
 public enum CloseInitiator
 {
     /// <summary>Code on this side.</summary>
@@ -105,7 +126,7 @@ public enum CloseInitiator
     /// <summary>The other end.</summary>
     Peer,
 
-    /// <summary>The library, because a limit was reached or a rule was broken.</summary>
+    /// <summary>The library, because a limit was reached or a rule was violated.</summary>
     Library,
 
     /// <summary>The operating system or the network.</summary>
@@ -113,27 +134,24 @@ public enum CloseInitiator
 }
 
 /// <summary>
-/// The one reason why a connection ended: the first cause wins. A value; nothing is formatted until somebody asks.
+/// The reason why a connection ended; only the first cause counts. A value; its text is formatted on demand only.
 /// </summary>
-/// <param name="Cause">Why.</param>
-/// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
-/// <param name="Exception">
-/// What an override threw, with <see cref="CloseCause.UserException"/>; which rule the peer broke, with <see
-/// cref="CloseCause.ProtocolError"/>; what reading said, with <see cref="CloseCause.FileFailed"/>; what was wrong,
-/// with <see cref="CloseCause.SocketOption"/>; which phase, with <see cref="CloseCause.PhaseTimeout"/>; what the
-/// look-up said, with <see cref="CloseCause.UnknownHost"/>;
-/// and for a dial of several addresses an <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.
-/// </param>
+/// <param name="Cause">Cause of the end.</param>
+/// <param name="ErrorCode">Error number of the system (errno on Linux), or 0.</param>
+/// <param name="Exception">Details by cause: the exception of an override (<see cref="CloseCause.UserException"/>), the
+/// violated rule (<see cref="CloseCause.ProtocolError"/>), the read error (<see cref="CloseCause.FileFailed"/>), the
+/// option (<see cref="CloseCause.SocketOption"/>), the phase (<see cref="CloseCause.PhaseTimeout"/>), the resolver's
+/// error (<see cref="CloseCause.UnknownHost"/>). For a connect with several addresses it is an
+/// <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.</param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
 {
-    // Both in one: each session and connection has room for a reason.
+    // Both values in one field, because each session and connection has a reason.
     private readonly long _cost;
 
     /// <summary>
-    /// Bytes that sends had accepted and the system had not taken when the connection ended: they are lost. Complete
-    /// in the last callback; 0 until then. What the system
-    /// had taken and the peer has not read may be lost as well when the connection is reset; no system tells how much
-    /// that is.
+    /// Number of bytes that sends had accepted and the kernel had not, when the connection ended: they are lost.
+    /// Complete in the last callback; 0 until then. On a reset, data that the kernel has accepted and the peer has not
+    /// read may also be lost; no system reports how much.
     /// </summary>
     public long BytesLost
     {
@@ -142,9 +160,9 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     }
 
     /// <summary>
-    /// This side reset the connection before its own end (FIN) had been sent: the peer sees an error where what was
-    /// sent is cut off. Complete in the last callback. Not on Unix sockets, where a
-    /// reset often looks like an end: see docs/limits.md.
+    /// True if this side reset the connection before its FIN was sent: the peer then gets an error at the point where
+    /// the data is truncated. Complete in the last callback. Not on Unix sockets, where a reset often looks like a
+    /// normal end: see docs/limits.md.
     /// </summary>
     public bool WasReset
     {
@@ -152,7 +170,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         init => _cost = (_cost & ~1L) | (value ? 1L : 0);
     }
 
-    /// <summary>Who ended it.</summary>
+    /// <summary>The side that ended the connection.</summary>
     public CloseInitiator Initiator => Cause switch
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
@@ -163,11 +181,14 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         _ => CloseInitiator.Local,
     };
 
-    /// <summary>What kind of TLS failure it was; <see cref="Whimbrel.TlsFailure.None"/> when TLS did not end it.</summary>
+    /// <summary>
+    /// Kind of the TLS failure; <see cref="Whimbrel.TlsFailure.None"/> if TLS did not end the connection.
+    /// </summary>
     public TlsFailure TlsFailure => Cause is CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated ? (Exception as TlsException)?.Failure ?? TlsFailure.LocalFault : TlsFailure.None;
 
-    /// <summary>What was wrong with the peer's frames; <see cref="Whimbrel.FrameError.None"/> when that did not end
-    /// it.</summary>
+    /// <summary>
+    /// Error in the peer's frames; <see cref="Whimbrel.FrameError.None"/> if that did not end the connection.
+    /// </summary>
     public FrameError FrameError => Cause == CloseCause.ProtocolError ? (Exception as FrameException)?.Error ?? FrameError.None : FrameError.None;
 
     private CloseInitiator TlsInitiator => TlsFailure switch
@@ -178,9 +199,8 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     };
 
     /// <summary>
-    /// True for an end that both sides agreed on (closed, handed over, or stopped) and that lost nothing: no byte
-    /// that was accepted was left unsent, and this side did not reset the connection
-    /// in the middle, as a stop does at its deadline.
+    /// True for an end that both sides agreed on (closed, handed over, or stopped) and that lost nothing: all accepted
+    /// bytes were sent. An end with a reset by this side, such as a stop at its deadline, is not graceful.
     /// </summary>
     public bool IsGraceful => HasRegularCause && !WasReset && BytesLost == 0;
 
@@ -205,7 +225,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         _ => ErrorCategory.None,
     };
 
-    /// <summary>One sentence for a log, without a full stop: it stands inside of others.</summary>
+    /// <summary>Returns one sentence for a log, without a full stop, because other sentences contain it.</summary>
     public override string ToString()
     {
         string text = Escaped.Of(Words());
@@ -216,7 +236,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
 
     private string Words()
     {
-        // Its own words have the number already.
+        // The message of the exception contains the number already.
         if (Exception is TlsException tls) return tls.Message;
         if (Cause == CloseCause.SocketOption) return Exception?.Message ?? "a socket option was refused";
         string text = Cause switch
@@ -238,7 +258,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.ReceiveTimeout => "closed because the peer sent nothing for ReceiveTimeout",
             CloseCause.SendTimeout => "aborted because the peer took nothing for SendTimeout",
             CloseCause.PhaseTimeout => Exception?.Message ?? "a phase took too long",
-            CloseCause.Refused => "connection refused: nobody listens there",
+            CloseCause.Refused => "connection refused: no socket listens there",
             CloseCause.Unreachable => "the address cannot be reached",
             CloseCause.TimedOut => "timed out",
             CloseCause.TlsHandshake => "the TLS handshake failed",

@@ -1,21 +1,24 @@
 namespace Whimbrel;
 
-/// <summary>What became of a send or a broadcast. A send is taken whole or not at all.</summary>
+/// <summary>Result of a send or a broadcast. A message is queued completely or not at all.</summary>
 public enum SendResult
 {
-    /// <summary>All bytes were taken; they are sent in order unless the connection ends first.</summary>
+    /// <summary>All bytes were queued; they are sent in order unless the connection ends first.</summary>
     Queued,
 
     /// <summary>
-    /// Nothing was taken: the send queue is at its limit, or the engine has too much of other threads under way
-    /// (<see cref="EngineOptions.MailboxLimitBytes"/>); a broadcast: a loop has no room, so that no member gets it. Try later, or await
-    /// <c>SendAsync</c> or <c>BroadcastAsync</c>.
+    /// Nothing was queued: the send queue is at its limit, or the engine has reached the limit for cross-thread sends
+    /// (<see cref="EngineOptions.MailboxLimitBytes"/>). For a broadcast: a loop has no space, so no member receives it.
+    /// Try again later, or await <c>SendAsync</c> or <c>BroadcastAsync</c>.
     /// </summary>
     Full,
 
-    /// <summary>Nothing was taken: the connection is closing or closed. It never opens again.</summary>
+    /// <summary>Nothing was queued: the connection is closing or closed, permanently.</summary>
     Closed,
 
-    /// <summary>Nothing was taken: the session's own <c>OnSending</c> said no, or a datagram would have been more than <see cref="DatagramOptions.AnswerLimit"/> allows. The next send is asked again.</summary>
+    /// <summary>
+    /// Nothing was queued: the session's own <c>OnSending</c> returned false, or a datagram would have exceeded
+    /// <see cref="DatagramOptions.AnswerLimit"/>. Later sends are checked again.
+    /// </summary>
     Refused,
 }

@@ -10,28 +10,29 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// Accepts connections and makes a session for each. Derive from it for the events of the whole server; those come on
-/// the loops of the sessions they concern, several at a time. All methods may be called from any thread.
+/// Accepts connections and creates a session for each. Derive from it for events of the whole server; they run on the
+/// loops of the sessions they concern, several at the same time. All methods may be called from any thread.
 /// </summary>
 public partial class Server : IAsyncDisposable
 {
     private readonly Func<SessionContext, Session>? _contextFactory;
     private readonly Func<Session>? _factory;
-    private readonly Lock _gate = new(); // guards the state, the listeners and what they listen at
+    private readonly Lock _gate = new(); // guards the state, the listeners and their addresses
     private readonly List<Listener> _listeners = [];
     private Host? _host;
-    private Host? _leftBehind; // by a restart, whose start comes next
+    private Host? _leftBehind; // the host of before a restart, until the next start takes it
     private Phase _phase;
     private int _acceptVersion;
     private int _maxConnections; // read by every loop that accepts
     private bool _isOpening;
-    private bool _isHolding; // its listeners are open, and accept nobody yet
-    private bool _isOverdue; // the last stop has passed its deadline, and not all has ended
+    private bool _isHolding; // listeners are open but do not accept yet
+    private bool _isOverdue; // the last stop has passed its deadline, and something still runs
     private bool _isDisposed;
 
-    /// <summary>Makes a server; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
-    /// <param name="options">Copied and validated at start.</param>
-    /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
+    /// <summary>Creates a server. Opens nothing before <see cref="StartAsync(CancellationToken)"/>.</summary>
+    /// <param name="options">Options, copied now and validated at start.</param>
+    /// <param name="factory">Function that creates the session of an accepted connection, on the connection's loop. If
+    /// it throws, that connection is closed.</param>
     public Server(ServerOptions options, Func<Session> factory)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -43,12 +44,14 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Makes a server whose factory sees the connection; nothing is opened before <see cref="StartAsync(CancellationToken)"/>. With
-    /// <see cref="ServerOptions.Tls"/> the factory is called when the handshake is done (<see cref="SessionContext.Tls"/>), so that it can choose by
-    /// application protocol, name or certificate; a connection that ends before has no session, and <see cref="OnConnectFailed"/> tells.
+    /// Creates a server with a factory that receives the connection. Opens nothing before
+    /// <see cref="StartAsync(CancellationToken)"/>. With <see cref="ServerOptions.Tls"/> the factory is called after
+    /// the handshake (<see cref="SessionContext.Tls"/>), so it can choose by application protocol, server name or
+    /// certificate. A connection that ends before has no session; <see cref="OnConnectFailed"/> is called instead.
     /// </summary>
-    /// <param name="options">Copied and validated at start.</param>
-    /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
+    /// <param name="options">Options, copied now and validated at start.</param>
+    /// <param name="factory">Function that creates the session of an accepted connection, on the connection's loop. If
+    /// it throws, that connection is closed.</param>
     public Server(ServerOptions options, Func<SessionContext, Session> factory)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -59,9 +62,13 @@ public partial class Server : IAsyncDisposable
         _contextFactory = factory;
     }
 
-    /// <summary>Makes a server with default options; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
-    /// <param name="address">Where to listen, for example <c>tcp://*:1111</c> (<see cref="ServerOptions.Address"/>).</param>
-    /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
+    /// <summary>
+    /// Creates a server with default options. Opens nothing before <see cref="StartAsync(CancellationToken)"/>.
+    /// </summary>
+    /// <param name="address">Address to listen on, for example <c>tcp://*:1111</c>
+    /// (<see cref="ServerOptions.Address"/>).</param>
+    /// <param name="factory">Function that creates the session of an accepted connection, on the connection's loop. If
+    /// it throws, that connection is closed.</param>
     public Server(string address, Func<Session> factory)
         : this(new ServerOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, factory)
     {
@@ -75,17 +82,20 @@ public partial class Server : IAsyncDisposable
         Stopping,
     }
 
-    /// <summary>The options it was made with.</summary>
+    /// <summary>The options of the server.</summary>
     public ServerOptions Options { get; }
 
-    /// <summary>Anything that all sessions of the server share; at first <see cref="ServerOptions.State"/>. The library never looks at it.</summary>
+    /// <summary>
+    /// Object shared by all sessions of the server; initially <see cref="ServerOptions.State"/>. The library does not
+    /// use it.
+    /// </summary>
     public object? State { get; set; }
 
     /// <summary>
-    /// Most connections at a time; at first <see cref="ServerOptions.MaxConnections"/>. Any thread, also while it runs: the next accept goes by it. Those that
-    /// are open stay open, however many.
+    /// Maximum number of open connections; initially <see cref="ServerOptions.MaxConnections"/>. May be set on any
+    /// thread, also while the server runs; it applies from the next accept on. Open connections stay open.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Not 1 up to 10,000,000.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is not 1 to 10,000,000.</exception>
     public int MaxConnections
     {
         get => Volatile.Read(ref _maxConnections);
@@ -96,27 +106,28 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    /// <summary>When the last start succeeded, in UTC. Null before the first; stays after a stop.</summary>
+    /// <summary>Time of the last successful start, in UTC. Null before the first; kept after a stop.</summary>
     public DateTimeOffset? StartedAt { get; private set; }
 
-    /// <summary>The engine that serves it; its text says which and why.</summary>
+    /// <summary>The engine that the server uses; its text names the kind and the reason.</summary>
     public Engine Engine => Options.Engine ?? Engine.Default;
 
-    /// <summary>Which TLS layer serves it and why; null without TLS, and before start.</summary>
+    /// <summary>TLS provider of the server and the reason for it; null without TLS, and before start.</summary>
     public string? TlsProvider => _host?.Tls is { } tls ? $"{tls.Provider} ({tls.Reason})" : null;
 
-    /// <summary>The first address it listens at, with the real port. Null before start.</summary>
+    /// <summary>First address that the server listens on, with the actual port. Null before start.</summary>
     public EndPoint? EndPoint => EndPoints.Count > 0 ? EndPoints[0] : null;
 
-    /// <summary>All addresses it listens at, with the real ports. Empty before start.</summary>
+    /// <summary>All addresses that the server listens on, with the actual ports. Empty before start.</summary>
     public IReadOnlyList<EndPoint> EndPoints { get; private set; } = [];
 
     /// <summary>
-    /// A Socket object over the descriptor that listens at <see cref="EndPoint"/>, for what has no member here. Made by the first call (or by
-    /// <see cref="ConnectionOptions.CreateSocket"/>), on a duplicate, and disposed when that listener is closed. Who accepts by it takes connections
-    /// from this server. Null while nobody listens, and on the memory engine.
+    /// A <see cref="System.Net.Sockets.Socket"/> for the listener at <see cref="EndPoint"/>, for options without a
+    /// member here. Created by the first call (or by <see cref="ConnectionOptions.CreateSocket"/>) on a duplicate of
+    /// the descriptor, and disposed when that listener is closed. Accepting with it takes connections away from this
+    /// server. Null while no listener is open, and on the memory engine.
     /// </summary>
-    /// <exception cref="NetworkException">With category Limit: there is no descriptor left for a duplicate.</exception>
+    /// <exception cref="NetworkException">Category Limit: no file descriptor is left for the duplicate.</exception>
     public Socket? Socket
     {
         get
@@ -127,74 +138,84 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    /// <summary>True from the end of start until accepting stops, or the engine does.</summary>
+    /// <summary>True from the end of the start until accepting or the engine stops.</summary>
     public bool IsAccepting
     {
         get => field && Engine.IsStarted;
         private set;
     }
 
-    /// <summary>All connected sessions, as a group that has its members by itself.</summary>
+    /// <summary>All connected sessions, as a group with automatic membership.</summary>
     public SessionGroup Sessions => RequireHost().Everyone;
 
-    /// <summary>Groups of this server by name. They may have members of elsewhere, too, and outlive a stop.</summary>
+    /// <summary>Named groups of this server. They may have members of other servers, and outlive a stop.</summary>
     public NamedGroups Groups { get; } = new();
 
     /// <summary>
-    /// For protocols on top of servers: gives a notice to <see cref="ConnectionOptions.OnDiagnosticEvent"/>, else to <see cref="EngineOptions.OnDiagnosticEvent"/>, else to the standard error stream. Any
-    /// thread. The caller limits how often.
+    /// For protocols on top of servers: passes a diagnostic event to <see cref="ConnectionOptions.OnDiagnosticEvent"/>,
+    /// else to <see cref="EngineOptions.OnDiagnosticEvent"/>, else to the standard error stream. Any thread. The caller
+    /// limits the rate.
     /// </summary>
-    /// <param name="notice">What an operator should know.</param>
+    /// <param name="notice">Event for the operator.</param>
     public void Report(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
-    /// <summary>Sessions that are connected or ending.</summary>
+    /// <summary>Number of sessions that are connected or ending.</summary>
     public int SessionCount => _host?.Live ?? 0;
 
-    /// <summary>Connections accepted since start.</summary>
+    /// <summary>Number of connections accepted since start.</summary>
     public long AcceptedCount => _host?.AcceptedCount ?? 0;
 
-    /// <summary>Connections closed at once since start because <see cref="ServerOptions.MaxConnections"/> or <see cref="ServerOptions.AcceptLimit"/> was reached.</summary>
+    /// <summary>
+    /// Number of connections closed at once since start because <see cref="ServerOptions.MaxConnections"/> or
+    /// <see cref="ServerOptions.AcceptLimit"/> was reached.
+    /// </summary>
     public long RejectedCount => _host?.RejectedCount ?? 0;
 
-    /// <summary>Sessions ended since start because their peer read too slowly.</summary>
+    /// <summary>Number of sessions ended since start because their peer read too slowly.</summary>
     public long SlowConsumerCount => _host?.SlowConsumers ?? 0;
 
-    /// <summary>Bytes received by all sessions since start.</summary>
+    /// <summary>Number of bytes received by all sessions since start.</summary>
     public long BytesReceived => ReadCounters().BytesReceived;
 
-    /// <summary>Bytes that all sessions gave to the system since start.</summary>
+    /// <summary>Number of bytes that all sessions passed to the kernel since start.</summary>
     public long BytesSent => ReadCounters().BytesSent;
 
     /// <summary>
-    /// Bytes that sends of all its sessions have queued and the system has not taken yet, those that are on their way from other threads included
-    /// (<see cref="IConnection.BytesPending"/>). Broadcasts count from when a member's loop has taken them. Goes through the connected sessions: not for every message.
+    /// Number of bytes queued by all sessions and not yet accepted by the kernel, including sends in progress on other
+    /// threads (<see cref="IConnection.BytesPending"/>). A broadcast is included once a member's loop has processed it.
+    /// Enumerates the connected sessions, so do not call it for every message.
     /// </summary>
     public long BytesPending => _host?.BytesPending ?? 0;
 
     /// <summary>
-    /// The connected sessions with the most bytes pending, those with more first; none that has nothing pending. Any thread; a moment old. Goes through the
-    /// connected sessions: not for every message.
+    /// Returns the connected sessions with the most bytes pending, in descending order, without those that have none.
+    /// Any thread; the result may be slightly outdated. Enumerates the connected sessions, so do not call it for every
+    /// message.
     /// </summary>
-    /// <param name="most">How many: 1 up to 10,000.</param>
-    /// <exception cref="ArgumentOutOfRangeException"><paramref name="most"/> is not in that range.</exception>
+    /// <param name="most">Maximum number of sessions, 1 to 10,000.</param>
+    /// <exception cref="ArgumentOutOfRangeException"><paramref name="most"/> is not 1 to 10,000.</exception>
     public IReadOnlyList<SlowSession> FindSlowest(int most)
     {
         if (most is < 1 or > 10_000) Throw.OutOfRange(nameof(most), most, "1 up to 10,000");
         return _host?.FindSlowest(most, out _) ?? [];
     }
 
-    /// <summary>All counts since the last start. Cheap: the loops count by themselves, and this adds up.</summary>
+    /// <summary>
+    /// Returns all counters since the last start. Cheap: each loop counts on its own, and this call adds the counts up.
+    /// </summary>
     public ServerCounters ReadCounters() => _host?.ReadCounters() ?? default;
 
     // ------------------------------------------------------------------ start
 
     /// <summary>
-    /// Listens at all addresses, or at none: throws <see cref="NetworkException"/> when one cannot be bound,
-    /// <see cref="ArgumentException"/> with all mistakes in the options, <see cref="InvalidOperationException"/> while it is
-    /// started or stopping, <see cref="ObjectDisposedException"/> after dispose, and whatever <see cref="OnStarting"/> throws.
-    /// With <see cref="ServerOptions.Tls"/> the first start in a process takes 0.1 to 1 s longer: a handshake in memory, on the pool, so
-    /// that the first real one does not block its loop for that long.
+    /// Listens on all addresses, or on none. With <see cref="ServerOptions.Tls"/> the first start in a process takes
+    /// 0.1 to 1 s longer. It performs a handshake in memory, on the pool, so that the first real one does not block its
+    /// loop for that long.
     /// </summary>
+    /// <exception cref="NetworkException">An address cannot be bound.</exception>
+    /// <exception cref="ArgumentException">The options have mistakes; the message lists all of them.</exception>
+    /// <exception cref="InvalidOperationException">The server is started or stopping.</exception>
+    /// <exception cref="ObjectDisposedException">The server was disposed.</exception>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
     public ValueTask StartAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
 
@@ -205,10 +226,12 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Like <see cref="StartAsync(CancellationToken)"/>, blocking: for callbacks of sessions on the pool, and threads of your own. What has not started in time is stopped again, and
-    /// <see cref="NetworkException"/> thrown with category Timeout. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// Starts like <see cref="StartAsync(CancellationToken)"/> and blocks: for callbacks of sessions on the pool and
+    /// for threads of the application. If the start takes longer, the server is stopped again, and
+    /// <see cref="NetworkException"/> is thrown with category Timeout. Throws <see cref="InvalidOperationException"/>
+    /// on a loop.
     /// </summary>
-    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/>.</param>
+    /// <param name="timeout">Maximum time, or <see cref="Timeout.InfiniteTimeSpan"/>.</param>
     public void Start(TimeSpan timeout)
     {
         Engine.CheckWait(timeout);
@@ -238,12 +261,16 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    /// <summary>Makes and starts a server whose connections are served in pull style, each by one call of the handler: see <see cref="ConnectionStream.Serve"/>.</summary>
-    /// <param name="address">Where to listen: <c>tcp://127.0.0.1:1111</c> (port 0 takes a free one), <c>tcp://[::]:1111</c>, <c>unix:/path</c>.</param>
-    /// <param name="handler">What to do with a connection.</param>
-    /// <param name="options">Everything but the address. Copied; null takes the defaults.</param>
+    /// <summary>
+    /// Creates and starts a server that serves each connection by one call of the handler, which reads from a stream:
+    /// see <see cref="ConnectionStream.Serve"/>.
+    /// </summary>
+    /// <param name="address">Address to listen on: <c>tcp://127.0.0.1:1111</c> (port 0 takes a free one),
+    /// <c>tcp://[::]:1111</c>, <c>unix:/path</c>.</param>
+    /// <param name="handler">Function that serves one connection.</param>
+    /// <param name="options">All options except the address. Copied; null takes the defaults.</param>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
-    /// <returns>The server, started. Dispose it to stop.</returns>
+    /// <returns>The started server. Dispose it to stop.</returns>
     public static ValueTask<Server> StartAsync(
         string address, Func<ConnectionStream, CancellationToken, Task> handler, ServerOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -258,21 +285,21 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    /// <param name="addresses">Where to listen.</param>
-    /// <param name="before">Of a restart: what its stop has reported.</param>
+    /// <param name="addresses">Addresses to listen on.</param>
+    /// <param name="before">For a restart: the report of its stop.</param>
     private async ValueTask StartAtAsync(IReadOnlyList<EndPoint> addresses, StopReport before = default)
     {
         Engine engine = Engine;
         Options.Validate(engine);
         TlsProfile? tls = Options.Tls is { } secure ? TlsSelector.Prepare(secure, isServer: true) : null;
-        // Beside the start of the engine; nobody can connect before it has ended.
+        // Runs while the engine starts; no client can connect before it has ended.
         Task warm = tls is null ? Task.CompletedTask : engine.WarmUpTls(tls);
         Host host;
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, typeof(Server));
             if (_phase == Phase.Stopping) Throw.State(_isOverdue
-                ? "The server cannot be started: it was told to stop, and what still ran at the deadline has not returned (StopReport.Unfinished)."
+                ? "The server cannot be started: it is stopping, and what still ran at the deadline has not returned (StopReport.Unfinished)."
                 : "The server is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The server is started already.");
             _phase = Phase.Starting;
@@ -297,7 +324,7 @@ public partial class Server : IAsyncDisposable
                 _phase = Phase.Started;
                 IsAccepting = Options.AcceptAtStart;
                 _isHolding = !Options.AcceptAtStart;
-                // Inside, so that a stop comes behind it.
+                // Inside the lock, so that a stop is reported after it.
                 if (engine.HasWatchdog) ServerMetrics.ServerStarted(host, EndPoint);
             }
         }
@@ -328,12 +355,12 @@ public partial class Server : IAsyncDisposable
             EndPoint real = await OpenAsync(first, address, isShared ? PortSharing.Opens : PortSharing.None).ConfigureAwait(false);
             bound.Add(real);
             if (!isShared) continue;
-            // At the port that the first one got.
+            // The other loops listen on the port that the first one got.
             foreach (Loop loop in engine.Loops)
             {
                 if (ReferenceEquals(loop, first)) continue;
                 ValueTask<EndPoint> joined = OpenAsync(loop, real, PortSharing.Joins);
-                // It listens when its loop returns.
+                // A blocked loop begins to listen when it returns.
                 if (!blocked.Contains(loop.Index)) await joined.ConfigureAwait(false);
             }
         }
@@ -353,10 +380,13 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Begins to accept after a start without (<see cref="ServerOptions.AcceptAtStart"/>), those first who wait. Otherwise listens again, at
-    /// the addresses it had, after <see cref="StopAcceptingAsync"/> or when <see cref="ServerOptions.AcceptLimit"/> was reached. Throws <see cref="NetworkException"/> when one was taken meanwhile: then
-    /// it listens at none, and its sessions go on. Throws <see cref="InvalidOperationException"/> when it is accepting or not started.
+    /// Begins to accept. After a start without <see cref="ServerOptions.AcceptAtStart"/>, waiting connections are
+    /// accepted first. After <see cref="StopAcceptingAsync"/> or <see cref="ServerOptions.AcceptLimit"/>, the server
+    /// listens again on its addresses.
     /// </summary>
+    /// <exception cref="NetworkException">An address was taken by another socket. The server then listens on none; its
+    /// sessions continue.</exception>
+    /// <exception cref="InvalidOperationException">The server is accepting already, or not started.</exception>
     public ValueTask StartAcceptingAsync()
     {
         Host host;
@@ -391,7 +421,7 @@ public partial class Server : IAsyncDisposable
                     return;
                 }
 
-                // What a stop has not closed yet would hold the addresses.
+                // Listeners that a stop has not closed yet would block the addresses.
                 await CloseListenersAsync(drain: true).ConfigureAwait(false);
                 host.RenewAcceptLimit();
                 await ListenAsync(Engine, host, EndPoints, opened, accepts: true).ConfigureAwait(false);
@@ -417,7 +447,7 @@ public partial class Server : IAsyncDisposable
     {
         lock (_gate)
         {
-            if (_phase != Phase.Started || !ReferenceEquals(_host, host) || _acceptVersion != version) Throw.State("The server was told to stop accepting while it began to.");
+            if (_phase != Phase.Started || !ReferenceEquals(_host, host) || _acceptVersion != version) Throw.State("The server was stopped from accepting while it began to.");
             _listeners.AddRange(opened);
             IsAccepting = true;
             _isOpening = false;
@@ -425,16 +455,17 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// <see cref="StopAsync(TimeSpan?)"/>, then start at the same addresses: one that was started with port 0 keeps the port it got. Counts begin
-    /// anew. What has not returned a second after the deadline does not keep the server down: it is reported, keeps
-    /// running beside the new sessions, whose server it does not know, and a later stop waits for it again.
-    /// Throws <see cref="InvalidOperationException"/> when the server is not started, and what <see
-    /// cref="StartAsync(CancellationToken)"/> throws; then it is stopped.
+    /// Stops as <see cref="StopAsync(TimeSpan?)"/> does, then starts on the same addresses; a server started with port
+    /// 0 keeps its port. Counters start again. Code that has not returned one second after the deadline does not
+    /// prevent the restart. It is reported, continues beside the new sessions without being known to their server, and
+    /// a later stop waits for it again. If <see cref="StartAsync(CancellationToken)"/> throws, the server is stopped.
     /// </summary>
-    /// <remarks>A loop that is still blocked gets no listener before it returns; when all loops are blocked, the
-    /// start waits for one of them.</remarks>
-    /// <param name="deadline">As in <see cref="StopAsync(TimeSpan?)"/>.</param>
-    /// <returns>What the stop did. <see cref="StopReport.Unfinished"/> names what still runs.</returns>
+    /// <exception cref="InvalidOperationException">The server is not started.</exception>
+    /// <remarks>
+    /// A blocked loop gets its listener when it returns. If all loops are blocked, the start waits for one of them.
+    /// </remarks>
+    /// <param name="deadline">Same as in <see cref="StopAsync(TimeSpan?)"/>.</param>
+    /// <returns>Report of the stop. <see cref="StopReport.Unfinished"/> names the code that still runs.</returns>
     public ValueTask<StopReport> RestartAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
@@ -455,9 +486,8 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// What still runs of the server of before ends by itself, beside the next one. Its addresses are free from here
-    /// on, also those whose loop has not come to close its listener: such a
-    /// socket stops listening at once, and is closed when the loop returns.
+    /// Separates the old host; its unfinished code ends on its own. Its addresses are free from here on: a listener on
+    /// a blocked loop stops listening at once, and is closed when the loop returns.
     /// </summary>
     private void LeaveBehind(StopReport report)
     {
@@ -465,7 +495,7 @@ public partial class Server : IAsyncDisposable
         Listener[] listeners;
         lock (_gate)
         {
-            if (_phase != Phase.Stopping) return; // it has ended after all
+            if (_phase != Phase.Stopping) return; // it has ended in the meantime
             host = _leftBehind = _host!;
             host.IsLeftBehind = true;
             Conclude(host);
@@ -480,8 +510,8 @@ public partial class Server : IAsyncDisposable
     // ------------------------------------------------------------------ stop
 
     /// <summary>
-    /// Stops accepting; connections that are open stay open. Those that the system had completed are taken first, so that
-    /// no peer that was connected is reset. Does nothing when it is not accepting.
+    /// Stops accepting; open connections stay open. Connections that the kernel has already established are accepted
+    /// first, so that no connected peer is reset. Has no effect if the server is not accepting.
     /// </summary>
     public ValueTask StopAcceptingAsync()
     {
@@ -504,7 +534,10 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    /// <summary>On the loop that accepted the last one of <see cref="ServerOptions.AcceptLimit"/>. Who waits behind it is turned away.</summary>
+    /// <summary>
+    /// Called on the loop that accepted the last connection of <see cref="ServerOptions.AcceptLimit"/>. Connections
+    /// waiting after it are rejected.
+    /// </summary>
     private void AcceptLimitReached()
     {
         AcceptNoMore();
@@ -526,14 +559,14 @@ public partial class Server : IAsyncDisposable
         Listener[] listeners;
         lock (_gate) listeners = [.. _listeners];
         await CloseAsync(listeners, drain).ConfigureAwait(false);
-        // Not before: whoever stops at the same time waits for the same listeners.
+        // Removed only now, because concurrent stops wait for the same listeners.
         lock (_gate) _listeners.RemoveAll(l => listeners.Contains(l));
     }
 
     private static ValueTask CloseAsync(IReadOnlyList<Listener> listeners, bool drain) =>
         TellAsync(listeners, static (_, l, c, d) => ((Listener)l!).Stop((Completion<bool>)c!, d != 0), drain ? 1 : 0);
 
-    /// <summary>Has something done with each listener on its loop, and waits until all have answered.</summary>
+    /// <summary>Runs an action for each listener on its loop, and waits until all have completed.</summary>
     private static async ValueTask TellAsync(IReadOnlyList<Listener> listeners, ControlAction action, long value = 0)
     {
         List<StopWait<bool>> waiting = [];
@@ -547,17 +580,20 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Stops accepting, tells every session (<see cref="Session"/>.OnServerStopping, which closes), lets what is queued drain, resets what
-    /// is still open at the deadline, and reports when every callback and every handler of a stream has returned. One that has not a second after
-    /// the deadline is reported, too (<see cref="StopReport.Unfinished"/>), and not waited for any longer: blocked loops and a
-    /// blocked thread pool hold a stop up no more than that. Several calls at once report the same; the shortest deadline counts.
-    /// Does nothing when it is not started. May be awaited in a callback; blocking on it there throws.
+    /// Stops accepting and calls <see cref="Session"/>.OnServerStopping of every session, which closes. Then waits for
+    /// queued data to be sent, and resets connections still open at the deadline. Completes when every callback and
+    /// every stream handler has returned. Code that has not returned one second after the deadline is reported
+    /// (<see cref="StopReport.Unfinished"/>) and not waited for any longer, also if loops or the thread pool are
+    /// blocked. Concurrent calls report the same; the shortest deadline counts. Has no effect if the server is not
+    /// started. May be awaited in a callback; blocking on it there throws.
     /// </summary>
     /// <remarks>
-    /// After a report that is not complete the server stays stopping until what is left has returned; then it ends what is left to end, calls
-    /// <see cref="OnStopped"/>, and can be started again. What an <c>async void</c> override awaits is not known to the library, and not waited for.
+    /// After an incomplete report the server stays stopping until the unfinished code has returned. It then ends the
+    /// rest, calls <see cref="OnStopped"/>, and can be started again. The awaits of an <c>async void</c> override are
+    /// unknown to the library, so a stop does not wait for them.
     /// </remarks>
-    /// <param name="deadline">Longest time for draining. Null takes <see cref="ConnectionOptions.DrainTimeout"/>; zero aborts at once, without telling the sessions.</param>
+    /// <param name="deadline">Maximum time for draining. Null takes <see cref="ConnectionOptions.DrainTimeout"/>; zero
+    /// aborts at once, without calling OnServerStopping.</param>
     public ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
@@ -565,10 +601,11 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// The same with a token in place of the deadline, as hosts have it: draining takes as long as it takes, and what is open when the token is cancelled
-    /// is reset. Not longer than a day.
+    /// Stops with a token instead of a deadline, as hosts have it: draining takes as long as needed, at most one day.
+    /// When the token is cancelled, connections still open are reset.
     /// </summary>
-    /// <param name="cancellationToken">Ends the patience. Cancelled before the call it aborts at once. The stop itself cannot be taken back: this throws nothing, it reports.</param>
+    /// <param name="cancellationToken">Ends the draining. If cancelled before the call, the server aborts at once. The
+    /// stop itself cannot be undone: a cancelled token leads to a report, not to an exception.</param>
     public ValueTask<StopReport> StopAsync(CancellationToken cancellationToken)
     {
         if (cancellationToken.IsCancellationRequested) return StopWithin(TimeSpan.Zero);
@@ -576,13 +613,15 @@ public partial class Server : IAsyncDisposable
         if (!cancellationToken.CanBeCanceled) return stop.Task;
         return Finish(async () =>
         {
-            // Disposed before this answers: a token that is cancelled later must not stop the server again.
+            // Disposed before the task completes: a token that is cancelled later must not stop the server again.
             using CancellationTokenRegistration cut = cancellationToken.UnsafeRegister(_ => SessionOrder.Begin(() => CutAsync(stop)), null);
             return await stop.Task.ConfigureAwait(false);
         });
     }
 
-    /// <summary>A second stop with the shortest deadline; both report the same, a second after that at the latest.</summary>
+    /// <summary>
+    /// Starts a second stop with deadline zero. Both calls report the same, at most one second later.
+    /// </summary>
     private async Task CutAsync(StopWait<StopReport> stop)
     {
         try
@@ -596,23 +635,27 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Like <see cref="StopAsync(TimeSpan?)"/>, blocking: for callbacks of sessions on the pool, and threads of your own. In a callback of one of this server's
-    /// own sessions that session is not waited for: it hears of the stop, and ends, when its callback has returned, perhaps after
-    /// <see cref="OnStopped"/>. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// Stops like <see cref="StopAsync(TimeSpan?)"/> and blocks: for callbacks of sessions on the pool and for threads
+    /// of the application. In a callback of this server's own session, the stop does not wait for that session. It is
+    /// stopped when its callback has returned, possibly after <see cref="OnStopped"/>. Throws
+    /// <see cref="InvalidOperationException"/> on a loop.
     /// </summary>
-    /// <param name="deadline">Longest time for draining; zero aborts at once, without telling the sessions. It returns a second later at the latest.</param>
+    /// <param name="deadline">Maximum time for draining; zero aborts at once, without calling OnServerStopping. The
+    /// call returns at most one second later.</param>
     public StopReport Stop(TimeSpan deadline)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
         Engine.CheckWait(deadline);
         if (BeginStop(deadline) is not { } done) return default;
         if (Strand.Current is { } strand && _host is { } host && strand.IsOf(host)) host.LeaveOut(strand.Session);
-        // It ends by itself.
+        // The wait is infinite here because the stop ends it.
         if (done.SignalWhenCompleted() is { } signal) Engine.Block(signal, Timeout.InfiniteTimeSpan);
         return done.GetResult(done.Version);
     }
 
-    /// <summary>The awaiter goes on where it was, also on a loop, and cannot block one.</summary>
+    /// <summary>
+    /// Runs the work so that the awaiting code resumes where it was, also on a loop, and cannot block one.
+    /// </summary>
     private ValueTask<StopReport> Finish(Func<ValueTask<StopReport>> work)
     {
         StopWait<StopReport> done = new(Engine);
@@ -632,10 +675,12 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    /// <summary>Stops, and answers when that is done or when the deadline has passed. What is left then goes on by itself.</summary>
+    /// <summary>
+    /// Stops, and completes when that is done or the deadline has passed. The rest then continues in the background.
+    /// </summary>
     private ValueTask<StopReport> StopWithin(TimeSpan deadline) => BeginStop(deadline)?.Task ?? default;
 
-    /// <summary>Null when there is nothing to stop.</summary>
+    /// <summary>Begins a stop. Returns null if there is nothing to stop.</summary>
     private StopWait<StopReport>? BeginStop(TimeSpan deadline)
     {
         Host host;
@@ -651,7 +696,7 @@ public partial class Server : IAsyncDisposable
             _acceptVersion++;
         }
 
-        // Not on a loop: it may be the one that is blocked.
+        // Not on a loop's timer: that loop may be the blocked one.
         Deadline? cut = deadline > TimeSpan.Zero ? Engine.StartDeadline(deadline, static h => ((Host)h!).AbortAll(), host) : null;
         StopWait<StopReport> done = new(Engine, deadline + Engine.StopGrace, wait => StopIsOverdue(host, wait));
         SessionOrder.Begin(FinishAsync);
@@ -673,7 +718,7 @@ public partial class Server : IAsyncDisposable
     private async ValueTask<StopReport> StopCoreAsync(Host host, bool isFirst, TimeSpan deadline, Deadline? cut)
     {
         if (isFirst) host.Tell(0, static (owner, _) => owner.OnStopping());
-        // Also when a loop that is blocked never comes to close its listener.
+        // Also if a blocked loop never closes its listener.
         if (deadline == TimeSpan.Zero) host.AbortAll();
         await CloseListenersAsync(drain: deadline > TimeSpan.Zero).ConfigureAwait(false);
         StopReport report = await host.EndAllAsync(deadline).ConfigureAwait(false);
@@ -688,17 +733,17 @@ public partial class Server : IAsyncDisposable
         return report;
     }
 
-    /// <summary>It may be started again. Under the gate.</summary>
+    /// <summary>Makes the server startable again. The caller holds the lock.</summary>
     private void Conclude(Host host)
     {
         _phase = Phase.Stopped;
         _isOverdue = false;
         ServerMetrics.ServerStopped(host);
-        // Before anybody can start it again, at the same path.
+        // Before the server can be started again with the same path.
         host.Status?.Dispose();
     }
 
-    /// <summary>A thread of its own.</summary>
+    /// <summary>Called on a thread of its own when the stop has passed its deadline.</summary>
     private void StopIsOverdue(Host host, StopWait<StopReport> wait)
     {
         StopReport report = host.ReportLeft();
@@ -717,9 +762,11 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// The same as <see cref="StopAsync(TimeSpan?)"/> with the default deadline; a later start throws. After a stop that was not complete it waits for a second only.
+    /// Stops like <see cref="StopAsync(TimeSpan?)"/> with the default deadline; a later start throws. After an
+    /// incomplete stop it waits for one second only.
     /// </summary>
-    /// <exception cref="NetworkException">(To who awaits.) With category Timeout: the deadline has passed, and the message names what still runs.</exception>
+    /// <exception cref="NetworkException">Thrown to the awaiting code, with category Timeout: the deadline has passed.
+    /// The message names the code that still runs.</exception>
     public ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);
@@ -751,109 +798,124 @@ public partial class Server : IAsyncDisposable
 
     // ------------------------------------------------------------------ sessions
 
-    /// <summary>The connected session with this id, or null.</summary>
-    /// <param name="id">Its <see cref="Session.Id"/>.</param>
+    /// <summary>Returns the connected session with this id, or null.</summary>
+    /// <param name="id"><see cref="Session.Id"/> of the session.</param>
     public Session? FindSession(long id) => _host?.Find(id);
 
-    /// <summary>The connected session with this id when it is a <typeparamref name="T"/>, else null.</summary>
-    /// <typeparam name="T">The type that is expected.</typeparam>
-    /// <param name="id">Its <see cref="Session.Id"/>.</param>
+    /// <summary>
+    /// Returns the connected session with this id if it is a <typeparamref name="T"/>, otherwise null.
+    /// </summary>
+    /// <typeparam name="T">Expected type.</typeparam>
+    /// <param name="id"><see cref="Session.Id"/> of the session.</param>
     public T? FindSession<T>(long id)
         where T : Session => FindSession(id) as T;
 
     /// <summary>
-    /// Sends the bytes to all sessions, or all but one. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>. Before a start and after
-    /// the end of a stop it returns <see cref="SendResult.Closed"/>.
+    /// Sends the data to all sessions, or all but one. See
+    /// <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>. Returns <see cref="SendResult.Closed"/>
+    /// before a start and after the end of a stop.
     /// </summary>
-    /// <param name="data">What to send.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
+    /// <param name="data">Bytes to send.</param>
+    /// <param name="except">Session to skip, or null.</param>
     [OverloadResolutionPriority(1)]
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) =>
         Serving is { } host ? host.Everyone.Broadcast(data, except) : SendResult.Closed;
 
-    /// <summary>Sends the bytes to all sessions that match. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Func{Session, bool})"/>.</summary>
-    /// <param name="data">What to send.</param>
-    /// <param name="predicate">Chooses sessions, each on its own loop.</param>
+    /// <summary>
+    /// Sends the data to all sessions that match. See
+    /// <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Func{Session, bool})"/>.
+    /// </summary>
+    /// <param name="data">Bytes to send.</param>
+    /// <param name="predicate">Filter, called for each session on its own loop.</param>
     public SendResult Broadcast(ReadOnlySpan<byte> data, Func<Session, bool> predicate) =>
         Serving is { } host ? host.Everyone.Broadcast(data, predicate) : SendResult.Closed;
 
     /// <summary>Sends the text as UTF-8 to all sessions, or all but one.</summary>
-    /// <param name="text">What to send.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
+    /// <param name="text">Text to send.</param>
+    /// <param name="except">Session to skip, or null.</param>
     public SendResult Broadcast(string text, Session? except = null) =>
         Serving is { } host ? host.Everyone.Broadcast(text, except) : SendResult.Closed;
 
-    /// <summary>Closes every session gracefully; the server goes on.</summary>
+    /// <summary>Closes every session gracefully; the server continues to run.</summary>
     public void DisconnectAll() => _host?.CloseAll(new CloseReason(CloseCause.LocalClose));
 
-    // ------------------------------------------------------------------ events: what they throw is told by a notice and ends nothing, but for OnStarting
+    // ------------------------------------------------------------------ events: exceptions are logged as notices; only
+    // OnStarting fails its start
 
-    /// <summary>A start begins, nothing is open yet; also the second half of a restart. What it throws fails the start. On the thread that called.</summary>
+    /// <summary>
+    /// Called at the begin of a start, before anything is open; also in a restart. An exception fails the start. On the
+    /// calling thread.
+    /// </summary>
     protected virtual void OnStarting()
     {
     }
 
-    /// <summary>Listening.</summary>
+    /// <summary>Called when the server is listening.</summary>
     protected virtual void OnStarted()
     {
     }
 
-    /// <summary>A stop began; it is still listening, and sessions are open.</summary>
+    /// <summary>Called when a stop begins; the server still listens and sessions are open.</summary>
     protected virtual void OnStopping()
     {
     }
 
-    /// <summary>All sessions have ended.</summary>
-    /// <param name="report">How.</param>
+    /// <summary>Called when all sessions have ended.</summary>
+    /// <param name="report">Result of the stop.</param>
     protected virtual void OnStopped(StopReport report)
     {
     }
 
-    /// <summary>A session begins; its own OnConnecting came before. Closing it here refuses the connection. On its loop.</summary>
+    /// <summary>
+    /// Called when a session begins, after its own OnConnecting. Closing it here rejects the connection. On its loop.
+    /// </summary>
     /// <param name="session">The session.</param>
     protected virtual void OnConnecting(Session session)
     {
     }
 
-    /// <summary>A session is connected; its own OnConnected came before. On its loop.</summary>
+    /// <summary>Called when a session is connected, after its own OnConnected. On its loop.</summary>
     /// <param name="session">The session.</param>
     protected virtual void OnConnected(Session session)
     {
     }
 
-    /// <summary>A session begins to end; its own OnDisconnecting came before. On its loop.</summary>
+    /// <summary>Called when a session begins to end, after its own OnDisconnecting. On its loop.</summary>
     /// <param name="session">The session.</param>
-    /// <param name="reason">Why.</param>
+    /// <param name="reason">Reason of the end.</param>
     protected virtual void OnDisconnecting(Session session, CloseReason reason)
     {
     }
 
-    /// <summary>A session has ended; its own OnDisconnected came before. On its loop.</summary>
+    /// <summary>Called when a session has ended, after its own OnDisconnected. On its loop.</summary>
     /// <param name="session">The session.</param>
-    /// <param name="reason">Why.</param>
+    /// <param name="reason">Reason of the end.</param>
     protected virtual void OnDisconnected(Session session, CloseReason reason)
     {
     }
 
     /// <summary>
-    /// An accepted connection ended before it had a session: the factory threw; or, with TLS and a factory that sees the connection, the handshake
-    /// failed or the server stopped. (Of one that has a session the session is told.) On its loop.
+    /// Called when an accepted connection ended before it had a session: the factory threw; or, with TLS and a factory
+    /// that receives the connection, the handshake failed or the server stopped. Otherwise the session's own
+    /// OnConnectFailed is called. On its loop.
     /// </summary>
-    /// <param name="connection">As the factory would have seen it; with <see cref="SessionContext.Tls"/> where the handshake had been done.</param>
-    /// <param name="reason">Why.</param>
+    /// <param name="connection">The connection as passed to the factory; with <see cref="SessionContext.Tls"/> if the
+    /// handshake was done.</param>
+    /// <param name="reason">Reason of the failure.</param>
     protected virtual void OnConnectFailed(SessionContext connection, CloseReason reason)
     {
     }
 
     /// <summary>
-    /// Something failed before there was a session: the factory, <see cref="ServerOptions.Admit"/> or <see cref="ServerOptions.ChooseLoop"/> threw, or an
-    /// accepted socket could not be prepared. That connection was closed. The default gives a notice, once a minute for each of them with the
-    /// number left out; an override gets no notice. What was thrown is counted either way (<see cref="ServerCounters.UserExceptions"/>).
+    /// Called when something failed before there was a session: the factory, <see cref="ServerOptions.Admit"/> or
+    /// <see cref="ServerOptions.ChooseLoop"/> threw, or an accepted socket could not be prepared. That connection was
+    /// closed. The default reports a diagnostic event, at most once a minute per cause, with the number of suppressed
+    /// diagnostic events. Exceptions are counted in any case (<see cref="ServerCounters.UserExceptions"/>).
     /// </summary>
-    /// <param name="exception">What was thrown.</param>
+    /// <param name="exception">Exception that was thrown.</param>
     protected virtual void OnError(Exception exception) => _host?.NoteError(exception);
 
-    /// <summary>Null before the first start and after a stop, when there are no sessions.</summary>
+    /// <summary>The host of the current start; null before the first start and after a stop.</summary>
     private Host? Serving => _phase == Phase.Stopped ? null : _host;
 
     private Host RequireHost() => _host ?? throw new InvalidOperationException("The server was not started.");

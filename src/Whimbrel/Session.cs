@@ -13,106 +13,114 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// The user's object on one connection: derive from it and override what you need. The same class serves accepted and
-/// dialled connections on every transport.
+/// Base class for the application's code on one connection: derive from it and override the callbacks you need.
+/// The same class serves accepted and outgoing connections on every transport.
 /// </summary>
 /// <remarks>
-/// The contract, by number; each number has tests on every engine (docs/guarantees.md):
+/// The contract. Each number has tests on every engine (docs/guarantees.md).
 /// <list type="number">
-/// <item>One session, one connection or dial attempt: <c>OnConnecting OnConnected (...)* OnDisconnected</c>, or
-/// <c>OnConnecting OnConnectFailed</c>. OnDisconnected comes exactly once and last; the first cause wins. Between OnConnected
-/// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs. With TLS it is
-/// <c>OnConnecting OnTlsHandshakeStarting OnTlsHandshakeCompleted OnConnected</c>; where the server's factory sees the connection, all but OnTlsHandshakeStarting, behind the handshake.</item>
-/// <item>Never two callbacks at once for one session, never one inside another. Until an <see cref="OnReceivedAsync"/> has completed nothing more is
-/// received; other callbacks may come where it awaits.</item>
-/// <item>Bytes that <see cref="OnData"/> does not take stay with the connection and come again, joined with what follows. What the reader of
-/// a body (<see cref="StartBody"/>) did not take holds the session: nothing is delivered, the peer's end neither, until it asks for more.</item>
-/// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. It is counted, and who does not override
-/// OnError is told by a notice. Memory of the user's that throws when it is sent or given back ends that connection, too, without OnError.</item>
-/// <item>A send is taken whole or not at all, and never throws after the end; before it, only for what can never be
-/// sent so. Any thread may send, close and abort.</item>
-/// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served, and completes when little is pending and the connection has a part of the turn left (128 KiB, 256 KiB). Continuations run on the loop when awaited there, never inside the caller's stack.</item>
-/// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order. What is sent on the session's loop goes behind what other threads have sent to
-/// it before, and what another thread sends or broadcasts goes behind what a callback on the pool has sent before: so
-/// an async function that goes on elsewhere, or comes back, keeps its order. The same goes for what the loop itself
-/// broadcasts, behind what others have sent to the members before, and for what is posted to a loop
-/// (<see cref="Loop.Post(Action)"/>), behind what its caller has sent, joined and broadcast before. What other
-/// threads broadcast, join, leave or post takes effect when the loop gets to it, and so does
-/// what they have sent to a session behind a join of it or a broadcast to a group that it is in.</item>
-/// <item>The send queue has a limit and a policy, and a send of any thread is charged to them; <see cref="BytesPending"/> is true from the
-/// moment a send returns. Beside it sends of other threads share <see cref="EngineOptions.MailboxLimitBytes"/>, met only when loops do not
-/// get to them: <c>Full</c> then, whatever the policy, <c>SendAsync</c> waits, and <see cref="OnDrained"/> tells when
-/// there is room. A message larger than the limit itself
-/// can never fit: its <c>Send</c> throws under each policy and takes nothing, and the connection goes on;
-/// <c>SendAsync</c> sends it in parts; a broadcast passes that member by, with a notice.</item>
-/// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained. What it left unread
-/// comes again then; the same for a session that left bytes when it had seen that something was pending (<see cref="IsAboveHighWaterMark"/>,
-/// <see cref="BytesPending"/>, a send that was refused). A send of a callback that does not fit is first offered to the system: only when that takes no more is the peer slow.</item>
-/// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>, and <see cref="IsReceivingPaused"/> says so
-/// until then, also while the connection ends under the callback. A hand-over leaves it paused.</item>
-/// <item><see cref="OnEndOfStream"/> closes, unless it is overridden to keep this half open.</item>
-/// <item><see cref="Close()"/> sends what is queued, then FIN, and waits within limits for the peer's, so that no reset destroys what the peer has not read;
-/// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. A class that says goodbye first (<see cref="BeginClose"/>) does so whatever
-/// type its caller knows it by. <see cref="Abort"/> discards and resets; on Unix sockets the peer reads an ordinary
-/// end then, unless this side had received bytes that it had not read, so what was cut off looks whole
-/// there without framing or TLS. What the peer broke of a protocol's rules is the reason of what this side does about
-/// it (<see cref="ReportProtocolError"/>). When its server stops with a
-/// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
-/// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what
-/// still runs. What a reset of this side has cost is in
-/// <see cref="CloseReason.BytesLost"/> and <see cref="CloseReason.WasReset"/>, and such an end is not <see
-/// cref="CloseReason.IsGraceful"/>.</item>
-/// <item>A span given to a callback is valid during the call only, memory given to OnReceivedAsync until its task has completed. Received bytes are
-/// the session's alone: it may change them where they lie (<see cref="Writable"/>), and what it leaves unread comes again as changed.</item>
-/// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
-/// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
-/// is received is copied, at most 128 KiB wait before reading stops, all sends of one callback leave together when it
-/// returns, calls <see cref="Flush"/> or blocks on something of this library, what <see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> takes
-/// leaves at once with what was sent before it, what was sent leaves earlier when another thread sends something for the session or broadcasts, and what was awaited in a callback goes on in the session's order, also with
-/// <c>ConfigureAwait(false)</c>. A task made by <c>AsTask()</c> knows no such order: who awaits it goes on on the pool, and a callback may block
-/// on it unless it needs that callback's own return; forms with a time limit block (<see cref="Close(TimeSpan)"/>, Server.Stop), and throw on a loop. "The session's thread" is then whatever thread runs the callback.</item>
-/// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
-/// OnConnected the session that gives it away ends with OnConnectFailed, and the next one gets what is still to come; it has no OnConnecting. A stream or pipe that takes over lives on the loop, wherever the callbacks before it ran.</item>
-/// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
-/// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnTlsHandshakeCompleted"/> or in a close. On the
-/// pool "after" is when the call reaches the loop: what came before and no callback took is unread. A Close or ShutdownSend in
-/// the handshake takes effect behind what was sent before it; when the handshake fails, that is the reason of the end.</item>
-/// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>). All loops take a broadcast or none does, and whoever is a
-/// member from its beginning to its turn is served once, whatever predicates and notices change meanwhile. A broadcast with an encoder is written
-/// once for each class of members, by its caller, before any loop has it.</item>
-/// <item>What is posted to a session (<see cref="Post(Action)"/>) runs on its thread between two callbacks, behind what its caller has sent;
-/// what was taken runs, before the session's last callbacks.</item>
-/// <item>Time limits (<see cref="ReceiveTimeout"/>, <see cref="SendTimeout"/>, <see cref="IdleTimeout"/>, <see cref="BeginPhase"/>) are never early; what the
-/// session itself is to blame for does not count against the peer. What has passed is told to <see cref="OnTimeout"/>, which ends the connection.</item>
-/// <item>A part of a file (<see cref="FileSource"/>) is a message like any other, in its place among them. It is not in memory: it counts as 1 KiB
-/// against the limit, with all its bytes as pending, and the file stays open until it has left or the connection has ended. When it
-/// cannot be sent to its end the connection ends, with <see cref="CloseCause.FileFailed"/> and a reset.</item>
-/// <item>What a <see cref="MessageWriter"/> holds belongs to no session. <see cref="Send(MessageWriter)"/> takes it as one message, and with any result but
-/// <c>Queued</c> leaves it in the writer, whatever became of the session meanwhile. Memory of the writer never lies in what another one sends.</item>
-/// <item>A pipe (<see cref="PipeTo"/>) gives every byte of one session to another, in order, and keeps none: while the target has more pending than its back-pressure mark
-/// the source's peer waits, and nobody is judged slow. The peer's end is passed on, any other end of one ends the other, and the result says who ended and why.</item>
-/// <item><see cref="SentAsync"/> completes exactly once, however the connection ends: true when the system has taken all that its caller had sent on
-/// this session before the call, false when some of it was dropped, or may have been.</item>
+/// <item><b>Lifecycle.</b> A session serves one connection or one connect attempt. Order: <c>OnConnecting</c>,
+/// <c>OnConnected</c>, any other callbacks, <c>OnDisconnecting</c>, <c>OnDisconnected</c>; or <c>OnConnecting</c>,
+/// <c>OnConnectFailed</c>. <c>OnDisconnected</c> is called exactly once and last, with the first cause. With TLS,
+/// <see cref="OnTlsHandshakeStarting"/> and <see cref="OnTlsHandshakeCompleted"/> come between <c>OnConnecting</c> and
+/// <c>OnConnected</c>. If the server's factory receives the connection, the session is created after the handshake,
+/// without <c>OnTlsHandshakeStarting</c>.</item>
+/// <item><b>Serialized callbacks.</b> Callbacks of one session never overlap and never nest. While
+/// <see cref="OnReceivedAsync"/> is incomplete no more data is delivered; other callbacks may run while it
+/// awaits.</item>
+/// <item><b>Unconsumed data.</b> Bytes that <see cref="OnData"/> does not consume are kept and passed again together
+/// with new data. While a body stream (<see cref="StartBody"/>) has unread data, no further data or end of stream is
+/// delivered.</item>
+/// <item><b>Exceptions.</b> An exception from an override is passed to <see cref="OnError"/>, counted, and ends this
+/// connection only. Without an <c>OnError</c> override a diagnostic event is reported. Memory that throws when it is
+/// sent or disposed also ends its connection, without <c>OnError</c>.</item>
+/// <item><b>Sending is atomic and thread-safe.</b> A message is queued completely or not at all. After the connection
+/// has ended, sends return <c>Closed</c>; they do not throw. Before that, a send throws only for arguments that can
+/// never be sent.</item>
+/// <item><b>SendAsync</b> waits for queue space in FIFO order. It completes when little is pending and the connection
+/// has not used up its share of the loop's turn. Awaited on the loop, it resumes on the loop, never inline in the
+/// completing call.</item>
+/// <item><b>Ordering.</b> Sends, broadcasts and closes of one thread to one session take effect in call order. The same
+/// holds for an async method that resumes on another thread, and for broadcasts and <see cref="Loop.Post(Action)"/>
+/// after earlier sends of their caller. Joins, leaves, broadcasts and posts of other threads take effect when the loop
+/// processes them. So do the sends of such a thread that follow a join of the session or a broadcast to it.</item>
+/// <item><b>Send limit.</b> Each connection has a send limit and a policy (<see cref="SlowConsumer"/>).
+/// <see cref="BytesPending"/> includes a message as soon as its send returns. All cross-thread sends together are
+/// limited by <see cref="EngineOptions.MailboxLimitBytes"/>: at that limit sends return <c>Full</c>, <c>SendAsync</c>
+/// waits, and <see cref="OnDrained"/> is called when space is available. <c>Send</c> throws for a message larger than
+/// the send limit; <c>SendAsync</c> sends it in parts; a broadcast skips that member, with a diagnostic event.</item>
+/// <item><b>Back-pressure.</b> While a session's own callbacks have queued more than the high-water mark, its
+/// connection is not read. Data it left unconsumed is passed again when the queue has drained. The same applies to a
+/// session that saw pending bytes (<see cref="IsAboveHighWaterMark"/>, <see cref="BytesPending"/>, a rejected send) and
+/// left data unconsumed. If a message sent in a callback does not fit, queued data is first offered to the
+/// kernel.</item>
+/// <item><b>Pause.</b> After <see cref="PauseReceiving"/> on the session's thread no data is delivered until
+/// <see cref="ResumeReceiving"/>. <see cref="IsReceivingPaused"/> is true until then. A hand-over keeps the
+/// pause.</item>
+/// <item><b>Half-close.</b> When the peer shuts down its sending side, the connection is closed unless
+/// <see cref="OnEndOfStream"/> is overridden.</item>
+/// <item><b>Closing.</b> <see cref="Close()"/> sends queued data, then FIN, and waits (with limits) for the peer's FIN.
+/// <see cref="Close(bool)"/> skips that wait when the protocol says that no more data will come. <see cref="Abort"/>
+/// discards queued data and resets. When its server stops with a deadline, <see cref="OnServerStopping"/> is called
+/// once. A stop waits for callbacks and stream handlers, returns at most one second after its deadline, and reports
+/// what is still running. <see cref="CloseReason.BytesLost"/> and <see cref="CloseReason.WasReset"/> report what a
+/// reset by this side discarded.</item>
+/// <item><b>Buffer lifetime.</b> A span passed to a callback is valid during the call; memory passed to
+/// <c>OnReceivedAsync</c> is valid until its task completes. The session may change received bytes in place
+/// (<see cref="Writable"/>); bytes it leaves unconsumed are passed again as changed.</item>
+/// <item><b>Threads.</b> Callbacks run on the loop and must not block; a watchdog reports turns that take too long.
+/// With <see cref="Scheduling.ThreadPool"/> they run serially on the thread pool and may block. Received data is copied
+/// then, and at most 128 KiB of it is buffered before reading stops. Messages are sent when the callback returns, on
+/// <see cref="Flush"/>, when it awaits <c>SendAsync</c> or blocks in this library, or earlier when another thread sends
+/// to the session. A callback that awaits resumes in the session's order, also with <c>ConfigureAwait(false)</c>; code
+/// that awaits <c>AsTask()</c> resumes anywhere on the pool.</item>
+/// <item><b>Hand-over.</b> <see cref="HandOver"/> transfers the connection with its unconsumed data to another session
+/// after the current callback returns. It may be called from every callback except those of the end. Before
+/// <c>OnConnected</c>, the old session ends with <c>OnConnectFailed</c> and the new one receives the remaining
+/// callbacks, without <c>OnConnecting</c>. A stream or pipe that takes over always runs on the loop.</item>
+/// <item><b>StartTLS.</b> <see cref="UpgradeToTls"/> sends queued data in the clear, holds later sends until the
+/// handshake completes, and by default fails if unconsumed plaintext remains. It ends with
+/// <see cref="OnTlsHandshakeCompleted"/> or a close. A close during the handshake takes effect after earlier sends; if
+/// the handshake fails, that failure is the reason.</item>
+/// <item><b>Groups.</b> Join, leave and broadcast are thread-safe (<see cref="SessionGroup"/>). A broadcast is accepted
+/// by all loops or none. Each session that stays a member until its loop processes the broadcast receives it once. A
+/// broadcast with an encoder is encoded by the caller, once for each class of members.</item>
+/// <item><b>Posts</b> (<see cref="Post(Action)"/>) run on the session's thread between callbacks, after earlier sends
+/// of their caller. An accepted post always runs, before the session's last callbacks.</item>
+/// <item><b>Timeouts</b> (<see cref="ReceiveTimeout"/>, <see cref="SendTimeout"/>, <see cref="IdleTimeout"/>,
+/// <see cref="BeginPhase"/>) never fire early. Receive timeouts and the minimum rate of a phase exclude time in which
+/// the connection was not read. <see cref="OnTimeout"/> ends the connection unless overridden.</item>
+/// <item><b>Files</b> (<see cref="FileSource"/>) are sent in order with other messages, count as 1 KiB per GiB against
+/// the send limit, and stay open until sent. All bytes of a file are included in <c>BytesPending</c>. A file that
+/// cannot be sent resets the connection (<see cref="CloseCause.FileFailed"/>).</item>
+/// <item><b>MessageWriter.</b> A message is removed from a <see cref="MessageWriter"/> only if
+/// <see cref="Send(MessageWriter)"/> returns <c>Queued</c>. The content of two writers never shares a buffer.</item>
+/// <item><b>Pipes.</b> <see cref="PipeTo"/> forwards all data in order, applies the target's back-pressure to the
+/// source, and forwards the end of stream. Any other end of one side ends the other. The result names the side that
+/// ended and the reason.</item>
+/// <item><b>SentAsync.</b> <see cref="SentAsync"/> completes exactly once: with true when the kernel has accepted
+/// everything that its caller sent before the call, otherwise with false.</item>
 /// </list>
-/// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
+/// Members may be used from any thread and callbacks run on the session's loop, unless the member's documentation says
+/// otherwise.
 /// </remarks>
 public abstract partial class Session : IConnection
 {
-    // Weak, so that it does not keep alive the classes of a plug-in that could be unloaded.
+    // Weak, so that the table does not keep the classes of an unloadable plug-in alive.
     private static readonly ConditionalWeakTable<Type, object> s_hooks = [];
 
-    // Read in the same call: kept with each session it would be memory for what hardly happens.
+    // Thread statics, because a field of each session would cost memory for a rare event. Read within the same call.
     [ThreadStatic]
     private static string? t_threw;
 
     [ThreadStatic]
-    private static bool t_isCaught; // by a protocol, which goes on
+    private static bool t_isCaught; // set when a protocol caught the exception and continues
 
     [ThreadStatic]
-    private static string? t_advice; // of that protocol, for the notice
+    private static string? t_advice; // that protocol's advice, for the diagnostic event
 
     [ThreadStatic]
-    private static string? t_outcome; // the same
+    private static string? t_outcome; // that protocol's outcome sentence, for the diagnostic event
 
     private Connection? _connection;
     private uint _generation;
@@ -133,13 +141,16 @@ public abstract partial class Session : IConnection
     /// <inheritdoc/>
     public long Id { get; private set; }
 
-    /// <summary>The loop this session lives on. Before it has a connection this throws.</summary>
+    /// <summary>
+    /// The loop that this session runs on. Throws <see cref="InvalidOperationException"/> before the session has a
+    /// connection.
+    /// </summary>
     public Loop Loop => _loop ?? throw new InvalidOperationException("The session has no connection yet.");
 
     /// <summary>The server that accepted the connection, or null.</summary>
     public Server? Server => _host?.Owner as Server;
 
-    /// <summary>The client that dialled, or null.</summary>
+    /// <summary>The client that opened the connection, or null.</summary>
     public Client? Client => _host?.Owner as Client;
 
     /// <inheritdoc/>
@@ -151,22 +162,28 @@ public abstract partial class Session : IConnection
     /// <inheritdoc/>
     public object? Tag { get; set; }
 
-    /// <summary>When it was connected, in UTC; after a hand-over, when its connection was. Null before. Stays readable after the end.</summary>
+    /// <summary>
+    /// Time at which the connection was established, in UTC; null before. A hand-over keeps it. Readable after the end.
+    /// </summary>
     public DateTimeOffset? ConnectedAt => _connectedAtTicks == 0 ? null : new DateTimeOffset(_connectedAtTicks, TimeSpan.Zero);
 
     /// <summary>
-    /// A Socket object over the connection's descriptor, for what has no member here: reading an option, an address, a control call. Made
-    /// by the first call (or by <see cref="ConnectionOptions.CreateSocket"/>), on a duplicate of the descriptor, and disposed by the
-    /// connection when it ends. Who sends, receives or shuts down by it takes bytes from, or adds them to, what this session has. Null while there is no
-    /// connected socket, after the end, and on the memory engine. Any thread.
+    /// A <see cref="System.Net.Sockets.Socket"/> for the connection, for options, addresses and control calls without a
+    /// member here. Created by the first call (or by <see cref="ConnectionOptions.CreateSocket"/>) on a duplicate of
+    /// the descriptor, and disposed by the connection when it ends. Do not send, receive or shut down with it: that
+    /// bypasses the session's buffers. Null without a connected socket, after the end, and on the memory engine. Any
+    /// thread.
     /// </summary>
-    /// <exception cref="NetworkException">With category Limit: there is no descriptor left for a duplicate.</exception>
+    /// <exception cref="NetworkException">Category Limit: no file descriptor is left for the duplicate.</exception>
     public Socket? Socket => _connection?.ShareSocket(_generation);
 
-    /// <summary>True from OnConnected until the connection begins to end. Any thread; may have changed when it returns.</summary>
+    /// <summary>True from OnConnected until the end begins. Any thread; may have changed when it returns.</summary>
     public bool IsConnected => _connection is { IsOpen: true };
 
-    /// <summary>What TLS agreed on, from <see cref="OnTlsHandshakeCompleted"/> on. Null on a plain connection. Stays readable after the end.</summary>
+    /// <summary>
+    /// Result of the TLS handshake, available from <see cref="OnTlsHandshakeCompleted"/> on. Null on a connection
+    /// without TLS. Readable after the end.
+    /// </summary>
     public TlsInfo? Tls => Volatile.Read(ref _tls);
 
     /// <inheritdoc/>
@@ -181,13 +198,16 @@ public abstract partial class Session : IConnection
         }
     }
 
-    /// <summary>The same for who only adds up: the session is not taken to know of it.</summary>
+    /// <summary>
+    /// Same as <see cref="BytesPending"/>, but does not enable back-pressure tracking. For statistics.
+    /// </summary>
     internal long PendingBytes => _connection is { } connection && connection.Generation == _generation ? connection.BytesPending : 0;
 
     /// <summary>
-    /// True while a session should queue no more: above 256 KiB are pending (a quarter of a smaller <see cref="ConnectionOptions.SendLimitBytes"/>),
-    /// or it is not read until what is pending has left (contract 9). A session that answers many requests of one callback leaves the
-    /// rest unread when this is true, and gets it again. Always false with <see cref="ConnectionOptions.BackPressure"/> off, and after the
+    /// True while the session should not queue more: more than 256 KiB are pending (a quarter of a smaller
+    /// <see cref="ConnectionOptions.SendLimitBytes"/>), or the connection is not read because of its full queue
+    /// (contract 9). A session that answers many requests in one callback leaves the rest unconsumed while this is
+    /// true; they are passed again. Always false without <see cref="ConnectionOptions.BackPressure"/> and after the
     /// end. Any thread; exact on the session's thread.
     /// </summary>
     public bool IsAboveHighWaterMark
@@ -202,11 +222,12 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Most bytes that wait in this connection's send queue: at first <see cref="ConnectionOptions.SendLimitBytes"/>. A new limit is for the next send; what
-    /// is pending stays, also when it is more. Belongs to the connection: after a hand-over the next session finds it. 0 without a connection. Set
-    /// on the session's thread only.
+    /// Maximum number of bytes in this connection's send queue. Initially
+    /// <see cref="ConnectionOptions.SendLimitBytes"/>. A new limit applies to later sends; bytes already pending stay
+    /// queued. Belongs to the connection, so a hand-over keeps it. 0 without a connection. Set it on the session's
+    /// thread only.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Not between 4 KiB and 1 GiB.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is not between 4 KiB and 1 GiB.</exception>
     public int SendLimitBytes
     {
         get => _connection is { } connection ? connection.SendLimit : 0;
@@ -219,10 +240,9 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// A message larger than <see cref="SendLimitBytes"/> is taken when nothing is pending: at first <see
-    /// cref="ConnectionOptions.AllowLargeMessages"/>. Else
-    /// <c>Send</c> throws, and <c>SendAsync</c> sends it in parts. Belongs to the connection. Set on the session's
-    /// thread only.
+    /// True if a message larger than <see cref="SendLimitBytes"/> is accepted while nothing is pending. Initially
+    /// <see cref="ConnectionOptions.AllowLargeMessages"/>. If false, <c>Send</c> throws for such a message, and
+    /// <c>SendAsync</c> sends it in parts. Belongs to the connection. Set it on the session's thread only.
     /// </summary>
     public bool AllowLargeMessages
     {
@@ -241,10 +261,11 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// <see cref="OnDrained"/> comes when what is pending has fallen to so many bytes: a session that produces as it is drained sets this to what should
-    /// still be there while it makes more. 0, the default: when nothing is pending.
+    /// Low-water mark: <see cref="OnDrained"/> is called when the pending bytes have fallen to this number. A session
+    /// that produces data on demand sets it to the amount that should remain queued while it produces more. Default 0:
+    /// called when nothing is pending.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Negative.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is negative.</exception>
     public int LowWaterMarkBytes
     {
         get => _drainMark;
@@ -255,20 +276,25 @@ public abstract partial class Session : IConnection
         }
     }
 
-    /// <summary>Inside a callback of this session: what it leaves unread now, it leaves because of that.</summary>
+    /// <summary>
+    /// Records, inside a callback of this session, that data it leaves unconsumed waits for the queue to drain.
+    /// </summary>
     private void KnowsOfQueue(Connection connection)
     {
         if (!connection.Loop.IsCurrent) Strand.CurrentOf(connection, _generation)?.KnowsOfQueue();
         else if (connection.Generation == _generation) connection.KnowsOfQueue();
     }
 
-    /// <summary>Bytes received so far. Exact on the session's thread and after the end.</summary>
+    /// <summary>Number of bytes received so far. Exact on the session's thread and after the end.</summary>
     public long BytesReceived => _connection?.BytesReceived ?? _finalReceived;
 
-    /// <summary>Bytes given to the system so far. Exact on the session's thread and after the end.</summary>
+    /// <summary>Number of bytes passed to the kernel so far. Exact on the session's thread and after the end.</summary>
     public long BytesSent => _connection?.BytesSent ?? _finalSent;
 
-    /// <summary>The groups it is in now, without <see cref="Server.Sessions"/>: a copy, in no order. On the session's loop only, also when its callbacks run on the pool: post there.</summary>
+    /// <summary>
+    /// Copy of the list of groups that the session is in, without <see cref="Server.Sessions"/>, in no particular
+    /// order. On the session's loop only, also if its callbacks run on the pool: use a post to the loop there.
+    /// </summary>
     public IReadOnlyList<SessionGroup> Groups
     {
         get
@@ -281,11 +307,13 @@ public abstract partial class Session : IConnection
 
     // ------------------------------------------------------------------ sending
 
-    /// <summary>Queues a copy of the bytes, whole or not at all. Inside a callback it costs a comparison and a copy; all sends of a turn leave in one system call.</summary>
-    /// <param name="data">What to send. Free to be reused at once.</param>
-    /// <exception cref="ArgumentException">More than <see cref="SendLimitBytes"/>, without <see
-    /// cref="AllowLargeMessages"/>: it would never fit. Nothing was taken, and the connection goes on. The same for
-    /// each other form of <c>Send</c>.</exception>
+    /// <summary>
+    /// Queues a copy of the data, completely or not at all. All sends of one loop turn leave in one system call.
+    /// </summary>
+    /// <param name="data">Bytes to send. May be reused at once.</param>
+    /// <exception cref="ArgumentException">The message is larger than <see cref="SendLimitBytes"/> and
+    /// <see cref="AllowLargeMessages"/> is false. Nothing was queued and the connection continues. Applies to every
+    /// form of <c>Send</c>.</exception>
     [OverloadResolutionPriority(1)]
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public SendResult Send(ReadOnlySpan<byte> data)
@@ -294,22 +322,24 @@ public abstract partial class Session : IConnection
         return connection is null ? SendResult.Closed : connection.Send(data, _generation);
     }
 
-    /// <summary>Queues two pieces as one send: both or none, nothing between them.</summary>
-    /// <param name="head">The first piece.</param>
-    /// <param name="body">The second piece.</param>
+    /// <summary>Queues a copy of two parts as one message: both or neither, with nothing between them.</summary>
+    /// <param name="head">First part.</param>
+    /// <param name="body">Second part.</param>
     public SendResult Send(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body) =>
         _connection is { } connection ? connection.Send(head, body, _generation) : SendResult.Closed;
 
     /// <summary>
-    /// Queues a copy of all pieces as one send: all or none, nothing between them. With an empty queue 16 KiB and more leave at once,
-    /// from where they lie. Above 16 pieces, and from threads other than the session's, they are joined by a copy first.
+    /// Queues a copy of all pieces as one message: all or none, with nothing between them. If the queue is empty,
+    /// messages of 16 KiB and more are sent at once from their own memory. More than 16 pieces, and pieces sent by
+    /// another thread, are joined by a copy first.
     /// </summary>
-    /// <param name="pieces">What to send. Free to be reused at once. Memory that throws, throws here, and nothing was taken.</param>
+    /// <param name="pieces">Pieces to send. May be reused at once. If their memory throws, this call throws and nothing
+    /// is queued.</param>
     public SendResult Send(ReadOnlySpan<ReadOnlyMemory<byte>> pieces) =>
         _connection is { } connection ? connection.Send(new Pieces(pieces, default), _generation) : SendResult.Closed;
 
-    /// <summary>Queues a copy of a sequence as one send. See the other <c>Send</c> of several pieces.</summary>
-    /// <param name="data">What to send.</param>
+    /// <summary>Queues a copy of a sequence as one message. See the <c>Send</c> of several pieces.</summary>
+    /// <param name="data">Bytes to send.</param>
     public SendResult Send(ReadOnlySequence<byte> data)
     {
         if (data.IsSingleSegment) return Send(data.FirstSpan);
@@ -326,8 +356,8 @@ public abstract partial class Session : IConnection
         return Send(text.AsSpan());
     }
 
-    /// <summary>Queues the text as UTF-8, whole or not at all.</summary>
-    /// <param name="text">What to send.</param>
+    /// <summary>Queues the text as UTF-8, completely or not at all.</summary>
+    /// <param name="text">Text to send.</param>
     public SendResult Send(ReadOnlySpan<char> text)
     {
         using Utf8Text encoded = new(text, stackalloc byte[Utf8Text.SmallBytes]);
@@ -335,22 +365,23 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Queues memory without copying it. With <see cref="SendResult.Queued"/> the ownership has passed: the library
-    /// disposes it when it is sent or the connection ends, on any thread. Otherwise it stays the caller's. Memory that throws then (from
-    /// Dispose, or because it was disposed by somebody else) ends this connection with <see cref="CloseCause.UserException"/>, and a notice tells.
+    /// Queues memory without copying it. If the result is <see cref="SendResult.Queued"/>, the library owns the memory
+    /// and disposes it, on any thread, when it is sent or the connection ends. With any other result the caller keeps
+    /// ownership. If the memory throws later (from Dispose, or because other code disposed it), this connection ends
+    /// with <see cref="CloseCause.UserException"/> and a diagnostic event.
     /// </summary>
-    /// <param name="owner">The memory.</param>
-    /// <param name="length">How many of its bytes to send, from the start.</param>
+    /// <param name="owner">Owner of the memory.</param>
+    /// <param name="length">Number of bytes to send, from the start.</param>
     public SendResult Send(IMemoryOwner<byte> owner, int length) => Send(default, owner, 0, length);
 
     /// <summary>
-    /// Queues a copy of the head and behind it, without copying it, a part of memory: one message. Of the ownership holds what
-    /// <see cref="Send(IMemoryOwner{byte}, int)"/> says.
+    /// Queues a copy of the head, followed by a part of the memory without a copy, as one message. For ownership see
+    /// <see cref="Send(IMemoryOwner{byte}, int)"/>.
     /// </summary>
-    /// <param name="head">Copied. May be empty.</param>
-    /// <param name="owner">The memory.</param>
-    /// <param name="offset">Where in it the bytes to send begin.</param>
-    /// <param name="length">How many they are.</param>
+    /// <param name="head">First bytes of the message; copied. May be empty.</param>
+    /// <param name="owner">Owner of the memory.</param>
+    /// <param name="offset">Offset of the first byte to send in the memory.</param>
+    /// <param name="length">Number of bytes to send.</param>
     public SendResult Send(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
     {
         ArgumentNullException.ThrowIfNull(owner);
@@ -360,19 +391,22 @@ public abstract partial class Session : IConnection
         return _connection is { } connection ? connection.SendOwned(head, owner, memory.Slice(offset, length), offset, _generation) : SendResult.Closed;
     }
 
-    /// <summary>Queues a part of shared bytes; from 16 KiB on without a copy. The caller keeps its reference, whatever the result.</summary>
-    /// <param name="bytes">The bytes. Many sessions may have them queued.</param>
-    /// <param name="offset">Where those to send begin.</param>
-    /// <param name="length">How many they are.</param>
-    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    /// <summary>
+    /// Queues a part of shared bytes, without a copy from 16 KiB on. The caller keeps its reference, whatever the
+    /// result.
+    /// </summary>
+    /// <param name="bytes">Shared bytes. Many sessions may have them queued at the same time.</param>
+    /// <param name="offset">Offset of the first byte to send.</param>
+    /// <param name="length">Number of bytes to send.</param>
+    /// <exception cref="ObjectDisposedException">All references were released.</exception>
     public SendResult Send(SharedBytes bytes, int offset, int length) => Send(default, bytes, offset, length);
 
-    /// <summary>Queues a copy of the head, and a part of shared bytes behind it, as one message.</summary>
-    /// <param name="head">Copied: what differs from one session to the next.</param>
-    /// <param name="bytes">As in the other <c>Send</c> of shared bytes.</param>
-    /// <param name="offset">Where those to send begin.</param>
-    /// <param name="length">How many they are.</param>
-    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    /// <summary>Queues a copy of the head, followed by a part of shared bytes, as one message.</summary>
+    /// <param name="head">First bytes of the message, for example what differs between sessions; copied.</param>
+    /// <param name="bytes">Shared bytes, as in the other <c>Send</c> of shared bytes.</param>
+    /// <param name="offset">Offset of the first byte to send.</param>
+    /// <param name="length">Number of bytes to send.</param>
+    /// <exception cref="ObjectDisposedException">All references were released.</exception>
     public SendResult Send(ReadOnlySpan<byte> head, SharedBytes bytes, int offset, int length)
     {
         ArgumentNullException.ThrowIfNull(bytes);
@@ -389,23 +423,24 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>Queues a part of a file. See the other <c>Send</c> of a file.</summary>
-    /// <param name="file">The file. Many sessions may have parts of it queued.</param>
-    /// <param name="offset">Where the part begins.</param>
-    /// <param name="length">How many bytes it has.</param>
+    /// <param name="file">File to send from. Many sessions may have parts of it queued at the same time.</param>
+    /// <param name="offset">Offset of the first byte to send.</param>
+    /// <param name="length">Number of bytes to send.</param>
     public SendResult Send(FileSource file, long offset, long length) => Send(default, file, offset, length);
 
     /// <summary>
-    /// Queues a copy of the head, and a part of a file behind it, as one message. The system sends it out of its own cache where it can (epoll,
-    /// io_uring); over TLS and elsewhere it is read in pieces, on the thread pool. It counts as 1 KiB against the limit for each GiB begun, and with
-    /// all its bytes in <see cref="BytesPending"/>; what another thread sends does so from when the loop has taken it in. The caller keeps its
-    /// reference, whatever the result. When the file ends before, the connection does, with <see cref="CloseCause.FileFailed"/>.
+    /// Queues a copy of the head, followed by a part of a file, as one message. Where possible (epoll, io_uring,
+    /// without TLS) the kernel sends it from the page cache; otherwise the thread pool reads it in pieces. It counts as
+    /// 1 KiB per started GiB against the send limit, and with all its bytes in <see cref="BytesPending"/>. If another
+    /// thread sends it, it is included from the moment the loop processes it. The caller keeps its reference, whatever
+    /// the result. If the file is shorter than announced, the connection ends with <see cref="CloseCause.FileFailed"/>.
     /// </summary>
-    /// <param name="head">Copied: what a protocol says in front of the bytes. May be empty.</param>
-    /// <param name="file">The file. Many sessions may have parts of it queued.</param>
-    /// <param name="offset">Where the part begins.</param>
-    /// <param name="length">How many bytes it has.</param>
-    /// <exception cref="ArgumentOutOfRangeException">The file has no such part.</exception>
-    /// <exception cref="ObjectDisposedException">All references of the file were given back.</exception>
+    /// <param name="head">First bytes of the message, such as a protocol header; copied. May be empty.</param>
+    /// <param name="file">File to send from. Many sessions may have parts of it queued at the same time.</param>
+    /// <param name="offset">Offset of the first byte to send.</param>
+    /// <param name="length">Number of bytes to send.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The range is outside of the file.</exception>
+    /// <exception cref="ObjectDisposedException">All references to the file were released.</exception>
     public SendResult Send(ReadOnlySpan<byte> head, FileSource file, long offset, long length)
     {
         ArgumentNullException.ThrowIfNull(file);
@@ -420,14 +455,17 @@ public abstract partial class Session : IConnection
         }
     }
 
-    /// <summary>Sends a part of a file behind a head, as one message, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
-    /// <param name="head">As in <c>Send</c>. May be reused when the task completes.</param>
-    /// <param name="file">The file.</param>
-    /// <param name="offset">Where the part begins.</param>
-    /// <param name="length">How many bytes it has.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
-    /// <exception cref="ArgumentOutOfRangeException">The file has no such part.</exception>
-    /// <exception cref="ObjectDisposedException">All references of the file were given back.</exception>
+    /// <summary>
+    /// Waits for queue space, then queues a head followed by a part of a file as one message. When the task completes,
+    /// the message is queued, not necessarily sent.
+    /// </summary>
+    /// <param name="head">First bytes of the message. May be reused when the task completes.</param>
+    /// <param name="file">File to send from.</param>
+    /// <param name="offset">Offset of the first byte to send.</param>
+    /// <param name="length">Number of bytes to send.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The range is outside of the file.</exception>
+    /// <exception cref="ObjectDisposedException">All references to the file were released.</exception>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> head, FileSource file, long offset, long length, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(file);
@@ -446,25 +484,28 @@ public abstract partial class Session : IConnection
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
         _connection is { } connection ? connection.SendAsync(data, default, default, default, _generation, cancellationToken) : new(SendResult.Closed);
 
-    /// <summary>Sends two pieces as one message, waiting for room in the queue. See the other <c>SendAsync</c>.</summary>
-    /// <param name="head">The first piece.</param>
-    /// <param name="body">The second piece.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <summary>Waits for queue space, then queues two parts as one message. See the other <c>SendAsync</c>.</summary>
+    /// <param name="head">First part.</param>
+    /// <param name="body">Second part.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default) =>
         _connection is { } connection ? connection.SendAsync(head, body, default, default, _generation, cancellationToken) : new(SendResult.Closed);
 
-    /// <summary>Sends a sequence as one message, waiting for room in the queue. Its memory may be reused when the task completes. See the other <c>SendAsync</c>.</summary>
-    /// <param name="data">What to send.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <summary>
+    /// Waits for queue space, then queues a sequence as one message. Its memory may be reused when the task completes.
+    /// See the other <c>SendAsync</c>.
+    /// </summary>
+    /// <param name="data">Bytes to send.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
     public ValueTask<SendResult> SendAsync(ReadOnlySequence<byte> data, CancellationToken cancellationToken = default)
     {
         if (data.IsSingleSegment) return SendAsync(data.First, cancellationToken);
         return _connection is { } connection ? connection.SendAsync(default, default, data, default, _generation, cancellationToken) : new(SendResult.Closed);
     }
 
-    /// <summary>Sends the text as UTF-8, waiting for room in the queue. See the other <c>SendAsync</c>.</summary>
-    /// <param name="text">What to send.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <summary>Waits for queue space, then queues the text as UTF-8. See the other <c>SendAsync</c>.</summary>
+    /// <param name="text">Text to send.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
     public ValueTask<SendResult> SendAsync(string text, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(text);
@@ -489,12 +530,13 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Room in the fill block to write a message into, without a copy. The session's thread only; follow with
-    /// <see cref="Commit"/> in the same callback and before any other send. Empty when nothing may be sent now. A second call gives the
-    /// first room back.
+    /// Returns space in the send buffer, so that a message can be written without a copy. Call <see cref="Commit"/> in
+    /// the same callback and before any other send. Empty if nothing can be sent now. A second call releases the first
+    /// reservation. The session's thread only.
     /// </summary>
-    /// <param name="count">Bytes needed at most, up to 32,768.</param>
-    /// <exception cref="InvalidOperationException">64 rooms of this callback were sent past without a Commit.</exception>
+    /// <param name="count">Maximum number of bytes to write, up to 32,768.</param>
+    /// <exception cref="InvalidOperationException">64 reservations of this callback were followed by other sends
+    /// without a Commit.</exception>
     protected Span<byte> Reserve(int count)
     {
         if (_connection is not { } connection) return default;
@@ -503,10 +545,14 @@ public abstract partial class Session : IConnection
         return strand.Reserve(count);
     }
 
-    /// <summary>Queues what was written into the span of <see cref="Reserve"/>. The session's thread only. After the end it does nothing.</summary>
-    /// <param name="count">Bytes written, from its start. 0 gives the room back.</param>
-    /// <exception cref="ArgumentOutOfRangeException">More than was reserved.</exception>
-    /// <exception cref="InvalidOperationException">Something was sent since <see cref="Reserve"/>, or its callback has returned: the room is not at the end of the queue any more. Nothing of it is sent.</exception>
+    /// <summary>
+    /// Queues the bytes written into the span of <see cref="Reserve"/>. Has no effect after the end. The session's
+    /// thread only.
+    /// </summary>
+    /// <param name="count">Number of bytes written, from the start of the span. 0 releases the reservation.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The count is larger than the reservation.</exception>
+    /// <exception cref="InvalidOperationException">Something was sent after <see cref="Reserve"/>, or its callback has
+    /// returned, so the reservation is no longer at the end of the queue. None of it is sent.</exception>
     protected void Commit(int count)
     {
         if (_connection is not { } connection) return;
@@ -515,9 +561,10 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Lets what the running callback has sent leave now. With <see cref="Scheduling.ThreadPool"/> it would leave when the callback returns: for one
-    /// that goes on working. On the loop, where sends leave at the end of the turn, it offers the queue to the system, in a system call of its own.
-    /// Does nothing while room of <see cref="Reserve"/> is not committed, and outside of the session's callbacks, where sends leave by themselves.
+    /// Sends now what the running callback has queued. For callbacks that continue to work: with
+    /// <see cref="Scheduling.ThreadPool"/> messages are otherwise sent when the callback returns, and on the loop at
+    /// the end of the turn. On the loop each call is a system call of its own. Has no effect while a reservation of
+    /// <see cref="Reserve"/> is open, or outside of the session's callbacks, where messages are sent without it.
     /// </summary>
     public void Flush()
     {
@@ -532,35 +579,43 @@ public abstract partial class Session : IConnection
     public void Close() => BeginClose(isBlocking: false);
 
     /// <summary>
-    /// What every Close and CloseAsync of this session begins with, whatever type the caller knows it by. A class whose protocol has a closing handshake says goodbye here instead,
-    /// and calls this one (of its base) when the peer has answered, or after a limit of its own: the wait of CloseAsync and <see cref="Close(TimeSpan)"/> goes on until the connection has ended.
-    /// Time limits, the stop of a server without a deadline and the like do not come here. Any thread, also more than once, and after the end.
+    /// Begins a graceful close. Every Close and CloseAsync of this session calls it. Override it for a protocol with a
+    /// closing handshake: start the handshake, and call the base method when the peer has answered or a time limit has
+    /// passed. The wait of CloseAsync and <see cref="Close(TimeSpan)"/> continues until the connection has ended.
+    /// Timeouts and the stop of a server without a deadline do not call it. Any thread, possibly several times, also
+    /// after the end.
     /// </summary>
-    /// <param name="isBlocking">By <see cref="Close(TimeSpan)"/>. When this is the session's thread as well (<see cref="IsOnSessionThread"/>), one of its own callbacks on the pool waits for the
-    /// end: no other will run meanwhile, and so none that could tell of an answer.</param>
+    /// <param name="isBlocking">True if called by <see cref="Close(TimeSpan)"/>. If <see cref="IsOnSessionThread"/> is
+    /// also true, a callback of this session blocks until the end: no other callback can run meanwhile, so the peer's
+    /// answer cannot be processed.</param>
     protected virtual void BeginClose(bool isBlocking) => CloseWith(new CloseReason(CauseOfClose));
 
     /// <summary>
-    /// Ends the connection after an override of this session, or an action that was posted to it, has thrown, and <see cref="OnError"/> was called. The default resets it, with
-    /// <see cref="CloseCause.UserException"/>, and what the callback has sent is dropped. A class whose protocol can say why says it here, and closes: what was sent before
-    /// leaves first then. The session's thread; also when the connection is ending already. What this throws resets the connection.
+    /// Ends the connection after an override of this session, or an action posted to it, has thrown and
+    /// <see cref="OnError"/> was called. The default resets the connection with <see cref="CloseCause.UserException"/>
+    /// and drops what the callback has sent. Override it for a protocol that can report the failure to the peer: send
+    /// the report and close; queued data is then sent first. Also called when the connection is already ending. An
+    /// exception thrown here resets the connection. The session's thread.
     /// </summary>
-    /// <param name="exception">What was thrown.</param>
+    /// <param name="exception">Exception that was thrown.</param>
     protected virtual void EndAfterException(Exception exception) => AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
 
     /// <summary>
-    /// True where the session's callbacks run now: on its loop, or in one of its callbacks on the pool, and in what goes on behind an await of it in the session's order. What may
-    /// be done on the session's thread only may be done then. False when there is no connection any more, but for a callback on the pool that still runs.
+    /// True if the session's callbacks run on the current thread: on its loop, inside one of its callbacks on the pool,
+    /// or in code after an await in such a callback. Members marked "session's thread only" may be used then. False
+    /// without a connection, except inside a callback on the pool that is still running.
     /// </summary>
     protected bool IsOnSessionThread => RunningStrand is not null || _connection is { Strand: null, Loop.IsCurrent: true };
 
     /// <summary>
-    /// <see cref="Close()"/>, with what the protocol says of the peer. Where it sends nothing more, as after a request that asked for the
-    /// connection to be closed, nobody waits for its FIN: the descriptor is closed as soon as the system has taken what is queued. The peer
-    /// gets all of it, then FIN. One that sends on all the same may be reset, and lose what it has not read. Bytes that come after
-    /// this call and before the close are noticed: then it waits as <see cref="Close()"/> does. Over TLS it waits for at most a second.
+    /// Closes like <see cref="Close()"/>, but does not wait for the peer's FIN if the protocol says that the peer sends
+    /// nothing more. The descriptor is closed as soon as the kernel has accepted the queued data; the peer receives all
+    /// of it, then FIN. A peer that sends anyway may be reset and lose data that it has not read. If bytes arrive
+    /// between this call and the close, it waits as <see cref="Close()"/> does. Over TLS it waits for at most one
+    /// second.
     /// </summary>
-    /// <param name="peerFinished">By the protocol the peer sends nothing more, though its FIN has not come. False is the same as <see cref="Close()"/>.</param>
+    /// <param name="peerFinished">True if, by the protocol, the peer sends nothing more although its FIN has not
+    /// arrived. False is the same as <see cref="Close()"/>.</param>
     public void Close(bool peerFinished)
     {
         if (peerFinished) ReportEndOfStream();
@@ -568,33 +623,34 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// For protocols: the peer sends nothing more, or nothing that matters, though its FIN has not come. A close that follows does not wait for the FIN, as in <see cref="Close(bool)"/>;
-    /// over TLS it waits for at most a second. Bytes that come between this call and the close end that. The session's thread only.
+    /// For protocols: reports that the peer sends nothing more of interest, although its FIN has not arrived. A later
+    /// close does not wait for the FIN, as in <see cref="Close(bool)"/>; over TLS it waits for at most one second.
+    /// Bytes that arrive before the close cancel this. The session's thread only.
     /// </summary>
     protected void ReportEndOfStream() =>
-        // Control goes before data in the mailbox; one that comes late all the same only costs the wait.
+        // Control items are processed before data items in the mailbox. If this one is late, the close only waits
+        // longer.
         OnConnectionLoop(static c => c.NotePeerSaidAll());
 
-    /// <summary>What a close by the user counts as.</summary>
+    /// <summary>Cause of a close by the application.</summary>
     internal virtual CloseCause CauseOfClose => CloseCause.LocalClose;
 
     /// <summary>
-    /// For protocols: the peer has broken their rules. The connection does not end by that; when this side closes or
-    /// aborts it from now on, before another end has begun, the reason
-    /// is <see cref="CloseCause.ProtocolError"/> with this exception, and not that this side closed. So whatever a
-    /// protocol still says to its peer, its user is told why.
-    /// The first of several counts. The session's thread only.
+    /// For protocols: reports that the peer violated the protocol. The connection does not end by this call. If this
+    /// side then closes or aborts before another end has begun, the reason is <see cref="CloseCause.ProtocolError"/>
+    /// with this exception instead of LocalClose or LocalAbort. Only the first of several reports counts. The session's
+    /// thread only.
     /// </summary>
-    /// <param name="error">What was wrong, in words that stand behind "the peer broke the rules of the protocol:
-    /// ".</param>
+    /// <param name="error">Description of the violation. Its message follows the text "the peer broke the rules of the
+    /// protocol: ".</param>
     protected void ReportProtocolError(Exception error)
     {
         ArgumentNullException.ThrowIfNull(error);
-        // Nobody looks at the reason of an end that has not come.
+        // A connection that has not ended has no reason yet, so the field is free to carry this one.
         if (_endReason.Cause == CloseCause.None) _endReason = new CloseReason(CloseCause.ProtocolError, 0, error);
     }
 
-    /// <summary>Gives a notice of what <see cref="ReportProtocolError"/> was called with.</summary>
+    /// <summary>Reports a diagnostic event with the error passed to <see cref="ReportProtocolError"/>.</summary>
     internal void NoteMismatch()
     {
         if (_endReason is { Cause: CloseCause.ProtocolError, Exception: { } error }) _host?.NoteMismatch(this, error);
@@ -602,7 +658,7 @@ public abstract partial class Session : IConnection
 
     internal void NoteOpenCalls(int open, double seconds) => _host?.NoteOpenCalls(this, open, seconds);
 
-    /// <summary>What the peer did wrong is the reason of what this side does about it.</summary>
+    /// <summary>Replaces the reason of a local close or abort by the reported protocol error.</summary>
     private CloseReason ReasonFor(CloseReason reason) =>
         _endReason.Cause == CloseCause.ProtocolError && reason.Cause is CloseCause.LocalClose or CloseCause.LocalAbort
             ? _endReason
@@ -625,17 +681,20 @@ public abstract partial class Session : IConnection
 
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason, isAbort: false);
         else connection.Strand?.PostGathered();
-        // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
+        // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
+        // (contract 7).
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
     }
 
     /// <summary>
-    /// Closes gracefully, as <see cref="Close()"/> does, and completes when the connection has ended, after the last callback,
-    /// with the reason. At once when it has ended, or when there never was one. Where one of the session's own callbacks blocks on it
-    /// (on the pool: <c>CloseAsync().AsTask().Wait()</c>) it completes before the last callback, which comes when that one has returned.
+    /// Closes gracefully, as <see cref="Close()"/> does, and completes with the reason when the connection has ended,
+    /// after the last callback. Completes at once if the connection has ended or never existed. If a callback of the
+    /// session itself blocks on it (on the pool: <c>CloseAsync().AsTask().Wait()</c>), it completes before the last
+    /// callback, which runs when that callback has returned.
     /// </summary>
-    /// <param name="cancellationToken">Ends the patience: the connection is aborted, and the task is cancelled when it has ended.</param>
+    /// <param name="cancellationToken">If cancelled, the connection is aborted, and the task is cancelled when the
+    /// connection has ended.</param>
     public ValueTask<CloseReason> CloseAsync(CancellationToken cancellationToken = default)
     {
         if (_loop is null) return default;
@@ -644,7 +703,9 @@ public abstract partial class Session : IConnection
         return TryClose(wait) ? task : new(_endReason);
     }
 
-    /// <summary>The same without a reason, for who has a connection: an object, and nothing for the wait.</summary>
+    /// <summary>
+    /// Same as <see cref="CloseAsync"/> without the reason, for wrappers of a connection. Allocates one object.
+    /// </summary>
     internal ValueTask CloseAndAwait()
     {
         EndWait wait = new(this, default);
@@ -661,8 +722,9 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Completes when this session has ended, after its last callback, with the reason; it ends nothing itself. After a hand-over with cause
-    /// <see cref="CloseCause.HandedOver"/>, while the connection goes on. At once when it has ended. Any thread.
+    /// Completes with the reason when this session has ended, after its last callback; does not end it. After a
+    /// hand-over the reason is <see cref="CloseCause.HandedOver"/>, while the connection continues. Completes at once
+    /// if the session has ended. Any thread.
     /// </summary>
     /// <exception cref="InvalidOperationException">The session has no connection yet.</exception>
     public ValueTask<CloseReason> EndedAsync()
@@ -672,7 +734,7 @@ public abstract partial class Session : IConnection
         return TryAwaitEnd(wait) ? task : new(_endReason);
     }
 
-    /// <summary>False when the session has ended.</summary>
+    /// <summary>Returns false if the session has ended.</summary>
     private bool TryAwaitEnd(EndWait wait)
     {
         do
@@ -685,12 +747,15 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Like <see cref="CloseAsync"/>, blocking: for callbacks of other sessions on the pool, and threads of your own. A connection that has not ended in
-    /// time is aborted. Inside one of the session's own callbacks it returns before the last callback. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// Closes like <see cref="CloseAsync"/> and blocks until the end: for callbacks of other sessions on the pool and
+    /// for threads of the application. If the connection has not ended in time, it is aborted. Inside a callback of the
+    /// session itself it returns before the last callback. Throws <see cref="InvalidOperationException"/> on a loop.
     /// </summary>
-    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
-    /// <returns>Why it ended; cause None when there never was a connection.</returns>
-    /// <exception cref="NetworkException">With category Timeout: a second after the abort it has not ended, and the message names the callback that still runs.</exception>
+    /// <param name="timeout">Maximum time to wait. With <see cref="Timeout.InfiniteTimeSpan"/> only the limits of the
+    /// options apply.</param>
+    /// <returns>The reason of the end; cause None if there never was a connection.</returns>
+    /// <exception cref="NetworkException">Category Timeout: the session has not ended one second after the abort. The
+    /// message names the callback that is still running.</exception>
     public CloseReason Close(TimeSpan timeout)
     {
         Engine.CheckWait(timeout);
@@ -714,8 +779,8 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Ends the connection at once: discards what is queued, and resets. On Unix sockets the peer mostly reads an
-    /// ordinary end of file instead, as Linux tells no more there (docs/limits.md). Any thread.
+    /// Ends the connection at once: discards queued data and resets. On Unix sockets the peer usually reads an ordinary
+    /// end of file, because Linux reports no reset there (docs/limits.md). Any thread.
     /// </summary>
     public void Abort() => AbortWith(new CloseReason(CloseCause.LocalAbort));
 
@@ -737,10 +802,16 @@ public abstract partial class Session : IConnection
         connection.AbortForeign(Strand.CurrentOf(connection, _generation)?.EndHere(reason, isAbort: true) ?? reason, _generation);
     }
 
-    /// <summary>Ends this half: what is queued is sent, then FIN; receiving goes on until the peer finishes. Later sends give <see cref="SendResult.Closed"/>.</summary>
+    /// <summary>
+    /// Shuts down the sending side: sends queued data, then FIN. Receiving continues until the peer finishes. Later
+    /// sends return <see cref="SendResult.Closed"/>.
+    /// </summary>
     public void ShutdownSend() => BeginShutdownSend();
 
-    /// <summary>What <see cref="ShutdownSend"/> does: the counterpart of <see cref="BeginClose"/>, for a protocol that has something to say at the end of a half. Any thread.</summary>
+    /// <summary>
+    /// Performs <see cref="ShutdownSend"/>. Override it, like <see cref="BeginClose"/>, in a protocol that sends a
+    /// message at the end of its sending side. Any thread.
+    /// </summary>
     protected virtual void BeginShutdownSend()
     {
         if (_connection is not { } connection) return;
@@ -773,14 +844,18 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Between <see cref="PauseReceiving"/> and <see cref="ResumeReceiving"/>. A protocol that finds several messages in what it was given leaves the others unread
-    /// when this is true, and gets them again. Any thread; exact on the session's thread.
+    /// True between <see cref="PauseReceiving"/> and <see cref="ResumeReceiving"/>. A protocol that finds several
+    /// messages in received data leaves the rest unconsumed while this is true; they are passed again. Any thread;
+    /// exact on the session's thread.
     /// </summary>
     public bool IsReceivingPaused =>
         StrandOfThis() is { } strand ? strand.IsPaused : _connection is { } connection && connection.Generation == _generation && connection.IsPaused;
 
-    /// <summary>Asks that <see cref="OnData"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
-    /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
+    /// <summary>
+    /// Delays the next <see cref="OnData"/> until this many bytes are unread or the peer has finished. Applies once.
+    /// Inside a callback only.
+    /// </summary>
+    /// <param name="count">Minimum number of bytes, 1 to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
     protected void SetMinimumBytes(int count)
     {
         if (RunningStrand is { } strand)
@@ -795,20 +870,21 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// What the running <see cref="OnReceived"/> or <see cref="OnData"/> was given, or a part of it, as memory to write to: for protocols that decode in place.
-    /// Nobody else sees the change. What is left unread comes again as it was left, also to the next session of a hand-over, so remember how far it is
-    /// decoded. Costs a comparison. Valid during the call only.
+    /// Returns the data of the running <see cref="OnReceived"/> or <see cref="OnData"/>, or a part of it, as writable
+    /// memory, for protocols that decode in place. Bytes left unconsumed are passed again as changed, also to the next
+    /// session of a hand-over, so remember how far they are decoded. Valid during the call only.
     /// </summary>
-    /// <param name="received">The span of the callback, or a slice of it.</param>
-    /// <returns>The same bytes.</returns>
-    /// <exception cref="InvalidOperationException">Other bytes, or no such callback of the session runs on this thread.</exception>
+    /// <param name="received">Span passed to the callback, or a slice of it.</param>
+    /// <returns>The same bytes, writable.</returns>
+    /// <exception cref="InvalidOperationException">The span is not data of the running callback, or no such callback of
+    /// the session runs on this thread.</exception>
     protected Span<byte> Writable(ReadOnlySpan<byte> received)
     {
         if (RunningStrand is { } strand) return strand.Writable(received);
         return _loop is { IsCurrent: true } loop ? loop.Offered.Writable(received) : default(OfferedBytes).Writable(received);
     }
 
-    /// <summary>Bytes received and not taken yet. The session's thread.</summary>
+    /// <summary>Number of bytes received and not consumed yet. The session's thread.</summary>
     protected int UnreadCount => _connection is not { } connection ? 0 : Strand.CurrentOf(connection, _generation)?.UnreadCount ?? connection.UnreadCount;
 
     // ------------------------------------------------------------------ hand-over, timers, broadcasts
@@ -817,29 +893,30 @@ public abstract partial class Session : IConnection
     private static void ThrowHandedOver() => Throw.State("The session has handed its connection over already: what was posted to it still runs, and cannot give it to another one.");
 
     /// <summary>
-    /// Gives the connection to another session when the running callback has returned: this one gets
-    /// <c>OnDisconnected(HandedOver)</c>, the next one OnConnected and then the unread bytes. Id, groups, queue and
-    /// counters stay. From every callback; before OnConnected this one gets <c>OnConnectFailed(HandedOver)</c>, and the next one what is still to
-    /// come: OnTlsHandshakeCompleted, if there is TLS and it was not told, then OnConnected, or OnConnectFailed. A close in the same callback wins. In the
-    /// callbacks of the end (OnDisconnecting, OnDisconnected, OnConnectFailed, OnError), and in what was posted and runs behind the callback that
-    /// has handed over, it throws <see cref="InvalidOperationException"/>. The session's thread only.
+    /// Transfers the connection to another session when the running callback has returned. This session gets
+    /// <c>OnDisconnected(HandedOver)</c>, the next one OnConnected and then the unread bytes. Id, groups, send queue
+    /// and counters stay. Before OnConnected, this session gets <c>OnConnectFailed(HandedOver)</c>, and the next one
+    /// the remaining callbacks: OnTlsHandshakeCompleted, if TLS is used and it was not called yet, then OnConnected or
+    /// OnConnectFailed. A close in the same callback has precedence. The session's thread only.
     /// </summary>
-    /// <param name="next">A session that has no connection yet.</param>
-    /// <param name="holdsSends">
-    /// What this callback sends from here on, and all that is sent behind it, leaves when the next session's OnConnected has returned: so the peer that has an
-    /// answer by which the next protocol begins is in the groups which that one joins there. It leaves before that when OnConnected calls <see cref="Flush"/>, or
-    /// somebody waits for room in the queue or until something was sent.
-    /// </param>
+    /// <param name="next">Session that has no connection yet.</param>
+    /// <param name="holdsSends">True to hold what this callback sends from here on, and all later sends, until the next
+    /// session's OnConnected has returned. A peer that receives the answer that starts the next protocol is then
+    /// already in the groups that OnConnected joins. The hold ends earlier if OnConnected calls <see cref="Flush"/>, or
+    /// if code waits for queue space or for data to be sent.</param>
+    /// <exception cref="InvalidOperationException">Called in a callback of the end (OnDisconnecting, OnDisconnected,
+    /// OnConnectFailed, OnError), or in a posted action that runs after the callback that has handed over.</exception>
     protected void HandOver(Session next, bool holdsSends = false)
     {
         ArgumentNullException.ThrowIfNull(next);
         if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
         if (_isEnding) Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
-        // By an earlier callback: what was posted to this one runs before the next one has it.
+        // An earlier callback has handed over; posts to this session run before the next session gets the connection.
         if (Strand.Current is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
         if (_connection is not { } connection)
         {
-            // It is gone, and what came before its end waits: not for who wanted to give it away.
+            // The connection is gone and its last data waits for delivery; a session that gives it away must not
+            // receive it.
             RunningStrand?.EndInput();
             return;
         }
@@ -851,12 +928,12 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Says for whom this connection stands, when a proxy that is trusted has told: from here on these are <see cref="RemoteEndPoint"/> and
-    /// <see cref="LocalEndPoint"/>, also of the sessions it is handed over to. Limits and filters of a server have seen the connection's own
-    /// address before, and <see cref="Socket"/> still has it. The session's thread.
+    /// Replaces <see cref="RemoteEndPoint"/> and <see cref="LocalEndPoint"/> by the addresses that a trusted proxy
+    /// reported, also for sessions that take the connection over. The server's limits and filters have already seen the
+    /// connection's own address, and <see cref="Socket"/> still has it. The session's thread.
     /// </summary>
-    /// <param name="remote">The client; null leaves what there is.</param>
-    /// <param name="local">Where it had connected to; null leaves what there is.</param>
+    /// <param name="remote">Address of the client; null keeps the current one.</param>
+    /// <param name="local">Address that the client connected to; null keeps the current one.</param>
     protected void ReplaceEndPoints(EndPoint? remote, EndPoint? local)
     {
         if (remote is not null) Volatile.Write(ref _remoteEndPoint, remote);
@@ -864,24 +941,31 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Goes on with TLS on this connection (STARTTLS), as a server when the connection was accepted, as a client when it was dialled. What
-    /// was queued goes out plain first; later sends wait for the handshake. Takes effect when the running callback has returned: bytes
-    /// that it left unread are refused by default, which ends the connection, and what arrives later is cipher text. It ends in
-    /// <see cref="OnTlsHandshakeCompleted"/> or in a close with <see cref="CloseCause.TlsHandshake"/>. The session's thread only.
+    /// Starts TLS on this connection (STARTTLS): as the server if the connection was accepted, as the client otherwise.
+    /// Queued data is sent in the clear first; later sends wait for the handshake. Takes effect when the running
+    /// callback has returned: by default bytes that it left unread are refused, which ends the connection; later bytes
+    /// are cipher text. Ends with <see cref="OnTlsHandshakeCompleted"/> or a close with
+    /// <see cref="CloseCause.TlsHandshake"/>. The session's thread only.
     /// </summary>
     /// <remarks>
-    /// With <see cref="Scheduling.ThreadPool"/> bytes may arrive while the callback runs: those that came before the call count as left unread.
-    /// So tell the peer to begin in the same callback, right before this, with a plain Send of up to 32 KiB: it then leaves together with the upgrade.
-    /// <see cref="Close()"/> during the handshake: what was sent before it still leaves, encrypted, when the handshake is done;
-    /// OnTlsHandshakeCompleted does not come then. A handshake that fails is the reason of the end. With nothing to send Close does not wait for it.
+    /// With <see cref="Scheduling.ThreadPool"/> bytes may arrive while the callback runs; those that came before the
+    /// call count as unread. So send the message that asks the peer to begin in the same callback, right before this
+    /// call, with a plain Send of up to 32 KiB. It then leaves together with the upgrade. On <see cref="Close()"/>
+    /// during the handshake, earlier sends still leave, encrypted, after the handshake; OnTlsHandshakeCompleted is not
+    /// called then. A failed handshake is the reason of the end. With nothing to send, Close does not wait for the
+    /// handshake.
     /// </remarks>
-    /// <param name="options">Checked at the first use of the object, and kept with it: give the same one for each connection. Throws <see cref="ArgumentException"/> with all mistakes.</param>
-    /// <param name="unread">What happens to unread bytes.</param>
+    /// <param name="options">TLS options. Checked at the first use of the object and cached with it, so pass the same
+    /// object for each connection. Throws <see cref="ArgumentException"/> with all mistakes.</param>
+    /// <param name="unread">Treatment of unread bytes.</param>
     protected void UpgradeToTls(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => Upgrade(options, unread, null);
 
-    /// <summary>Like <see cref="UpgradeToTls"/>, and completes after OnTlsHandshakeCompleted (or when the handshake is done, after a Close), or fails with <see cref="NetworkException"/> when the connection ends before.</summary>
-    /// <param name="options">As there.</param>
-    /// <param name="unread">As there.</param>
+    /// <summary>
+    /// Upgrades like <see cref="UpgradeToTls"/>, and completes after OnTlsHandshakeCompleted (after a Close: when the
+    /// handshake is done). Fails with <see cref="NetworkException"/> if the connection ends before.
+    /// </summary>
+    /// <param name="options">Same as in <see cref="UpgradeToTls"/>.</param>
+    /// <param name="unread">Same as in <see cref="UpgradeToTls"/>.</param>
     protected ValueTask<TlsInfo> UpgradeToTlsAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse)
     {
         Completion<TlsInfo> done = new(Loop.Engine);
@@ -893,7 +977,8 @@ public abstract partial class Session : IConnection
     {
         ArgumentNullException.ThrowIfNull(options);
         if (!Enum.IsDefined(unread)) Throw.OutOfRange(nameof(unread), unread, "Refuse or PassToTls");
-        // On the pool the connection may end under the running callback: then its last callback says that nothing became of this.
+        // On the pool the connection may end while the callback runs; its last callback then reports the failed
+        // upgrade.
         if (RunningStrand is { } strand)
         {
             strand.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, strand.IsAccepting, strand.ConnectedHost), unread, done));
@@ -909,13 +994,16 @@ public abstract partial class Session : IConnection
     private static TlsProfile ProfileForUpgrade(TlsOptions options, bool isServer, string? connectedHost)
     {
         TlsProfile profile = TlsSelector.PrepareForUpgrade(options, isServer);
-        if (!isServer && connectedHost is null && options.NeedsHostName) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
+        if (!isServer && connectedHost is null && options.NeedsHostName) throw new ArgumentException("TlsOptions.HostName is missing: the address has no host name that a certificate could cover.", nameof(options));
         return profile;
     }
 
-    /// <summary>Starts a timer that calls <see cref="OnTimer"/> until it is cancelled or the connection ends. The session's thread only.</summary>
-    /// <param name="due">Time until the first firing.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>
+    /// Starts a timer that calls <see cref="OnTimer"/> until it is cancelled or the connection ends. The session's
+    /// thread only.
+    /// </summary>
+    /// <param name="due">Time until the first call.</param>
+    /// <param name="period">Interval between calls; zero for a single call.</param>
     protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default)
     {
         LoopTimer timer = NewTimer(period);
@@ -923,9 +1011,12 @@ public abstract partial class Session : IConnection
         return timer;
     }
 
-    /// <summary>Starts a timer for a moment of the wall clock, converted to the monotonic clock now: later changes of the wall clock do not move it. The session's thread only.</summary>
-    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>
+    /// Starts a timer for a wall-clock time, converted to the monotonic clock now: later changes of the wall clock do
+    /// not move it. The session's thread only.
+    /// </summary>
+    /// <param name="due">Time of the first call; a time in the past means the next turn.</param>
+    /// <param name="period">Interval between calls; zero for a single call.</param>
     protected LoopTimer StartTimer(DateTimeOffset due, TimeSpan period = default)
     {
         LoopTimer timer = NewTimer(period);
@@ -935,7 +1026,7 @@ public abstract partial class Session : IConnection
 
     private LoopTimer NewTimer(TimeSpan period)
     {
-        // On the pool the connection may have ended under the running callback: then the timer is one that never fires.
+        // On the pool the connection may have ended while the callback runs; the timer then never fires.
         if (RunningStrand is null)
         {
             if (_connection is not { } connection) throw Throw.NoConnection();
@@ -946,18 +1037,20 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// The class it joins a group with (<see cref="SessionGroup.Join(Session, int)"/>): a protocol whose messages have a form of their own gives the number of that
-    /// form, so that a broadcast is written once for all who share it. 0 up to 15; 0, the default, has none. Asked by any thread that joins it.
+    /// Class with which the session joins groups (<see cref="SessionGroup.Join(Session, int)"/>), 0 to 15. A protocol
+    /// with its own message format returns the number of that format, so that a broadcast is encoded once for all
+    /// members that share it. Default 0: no class. Called on any thread that joins the session.
     /// </summary>
     protected internal virtual int MemberClass => 0;
 
     /// <summary>
-    /// For protocols: why a broadcast of plain bytes would break what the peer reads, and which member to use instead. A group that such a session has joined, and the group of all sessions of its
-    /// server, throw with this sentence from every form of <c>Broadcast</c> without an encoder. Null, the default: plain bytes are welcome. Any thread.
+    /// For protocols: reason why a broadcast of plain bytes would corrupt the peer's stream, and the member to use
+    /// instead. Every <c>Broadcast</c> without an encoder throws with this sentence, on each group that such a session
+    /// has joined and on the group of all sessions of its server. Default null: plain bytes are allowed. Any thread.
     /// </summary>
     protected internal virtual string? BroadcastRefusal => null;
 
-    /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
+    /// <summary>Whether broadcasts are queued, held or skipped for this session. The session's thread only.</summary>
     protected BroadcastGate BroadcastGate
     {
         get => _connection is not { } connection ? BroadcastGate.Shut : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.BroadcastGate;
@@ -971,134 +1064,165 @@ public abstract partial class Session : IConnection
 
     // ------------------------------------------------------------------ overrides
 
-    /// <summary>The session has an id and, if accepted, a peer; nothing can be sent yet. Close here refuses the connection.</summary>
+    /// <summary>
+    /// Called first. The session has an id and, if accepted, a peer; nothing can be sent yet. Close here rejects the
+    /// connection.
+    /// </summary>
     protected virtual void OnConnecting()
     {
     }
 
     /// <summary>
-    /// The socket is connected and TLS begins, before its first byte is sent or read: for accepted and dialled connections after OnConnecting, and, after
-    /// <see cref="UpgradeToTls"/>, between two callbacks. The end points are known. Nothing can be sent yet, but in an upgrade, where it waits
-    /// for the handshake. Close here ends the connection. Not called where the server's factory sees the connection: there the session is made later.
-    /// Its time is not part of <see cref="TlsOptions.HandshakeTimeout"/>. Only classes that override it pay for it.
+    /// Called when the socket is connected and TLS begins, before its first byte is sent or read: after OnConnecting,
+    /// or, after <see cref="UpgradeToTls"/>, between two callbacks. The end points are known. Nothing can be sent yet;
+    /// in an upgrade, sends wait for the handshake. Close here ends the connection. Not called if the server's factory
+    /// receives the connection, because the session is then created later. Its duration does not count against
+    /// <see cref="TlsOptions.HandshakeTimeout"/>.
     /// </summary>
     protected virtual void OnTlsHandshakeStarting()
     {
     }
 
     /// <summary>
-    /// The TLS handshake is done. Comes right before OnConnected, or, after <see cref="UpgradeToTls"/>, between two callbacks. What is sent here leaves
-    /// encrypted, in front of what OnConnected sends. To refuse a peer whose certificate is good but not welcome, close here: before OnConnected the
-    /// session was never connected, and its last callback is OnConnectFailed, when what it sent has left.
+    /// Called when the TLS handshake is done: right before OnConnected, or, after <see cref="UpgradeToTls"/>, between
+    /// two callbacks. Data sent here leaves encrypted, before the data that OnConnected sends. To reject a peer with a
+    /// valid certificate, close here. Before OnConnected its last callback is then OnConnectFailed, after the data sent
+    /// here has left.
     /// </summary>
-    /// <param name="info">What was agreed on; also in <see cref="Tls"/>.</param>
+    /// <param name="info">Result of the handshake; also in <see cref="Tls"/>.</param>
     protected virtual void OnTlsHandshakeCompleted(TlsInfo info)
     {
     }
 
-    /// <summary>Connected: sends are taken, and what the peer has sent already comes next.</summary>
+    /// <summary>
+    /// Called when the connection is ready: sends are accepted, and data that the peer has already sent is delivered
+    /// next.
+    /// </summary>
     protected virtual void OnConnected()
     {
     }
 
-    /// <summary>The dial failed, or the connection ended or was handed over before it was connected. Last callback.</summary>
-    /// <param name="reason">Why.</param>
+    /// <summary>
+    /// Called last if the connect attempt failed, or if the connection ended or was handed over before it was
+    /// connected.
+    /// </summary>
+    /// <param name="reason">Reason of the failure.</param>
     protected virtual void OnConnectFailed(CloseReason reason)
     {
     }
 
-    /// <summary>Bytes arrived. All are taken; to leave some, override <see cref="OnData"/>; to await, <see cref="OnReceivedAsync"/>, which the default calls.</summary>
-    /// <param name="data">Valid during the call only.</param>
+    /// <summary>
+    /// Called with received data, all of which counts as consumed. Override <see cref="OnData"/> to leave some of it,
+    /// or <see cref="OnReceivedAsync"/>, which the default calls, to await.
+    /// </summary>
+    /// <param name="data">Received bytes. Valid during the call only.</param>
     protected virtual void OnReceived(ReadOnlySpan<byte> data) => StartReceivedAsync(data);
 
-    /// <summary>All bytes that are unread. The default gives them to <see cref="OnReceived"/> and takes them all.</summary>
-    /// <param name="unread">What was left the last time and what has arrived since. Valid during the call only.</param>
-    /// <returns>How many bytes were taken, from the start. The rest comes again when more arrives.</returns>
+    /// <summary>
+    /// Called with all unconsumed bytes. The default passes them to <see cref="OnReceived"/> and consumes them all.
+    /// </summary>
+    /// <param name="unread">Unconsumed bytes of the previous call, followed by newly received bytes. Valid during the
+    /// call only.</param>
+    /// <returns>Number of bytes consumed, from the start. The rest is passed again when more arrives.</returns>
     protected virtual int OnData(ReadOnlySpan<byte> unread)
     {
         OnReceived(unread);
         return unread.Length;
     }
 
-    /// <summary>The peer sends nothing more. The default closes; an override that does not keeps this half open until <see cref="ShutdownSend"/> or <see cref="Close()"/>.</summary>
+    /// <summary>
+    /// Called when the peer has shut down its sending side. The default closes. An override that does not close keeps
+    /// this side open until <see cref="ShutdownSend"/> or <see cref="Close()"/>.
+    /// </summary>
     protected virtual void OnEndOfStream() => Close();
 
     /// <summary>
-    /// Asked before a send is queued: no refuses it with <see cref="SendResult.Refused"/>. On the thread that sends, inside
-    /// its call, which gets what this throws; several at a time when several send. Broadcasts are not asked (see
-    /// <see cref="BroadcastGate"/>). An override makes every send of this class take the slow way.
+    /// Called before a message is queued. Runs on the sending thread inside its call, which receives exceptions thrown
+    /// here; several threads may call it at the same time. Not called for broadcasts (see <see cref="BroadcastGate"/>).
+    /// An override makes every send of this class slower.
     /// </summary>
-    /// <param name="bytes">How long the send is.</param>
-    /// <returns>True to let it be queued.</returns>
+    /// <param name="bytes">Length of the message in bytes.</param>
+    /// <returns>True to queue the message; false to reject it: <c>Send</c> then returns
+    /// <see cref="SendResult.Refused"/>.</returns>
     protected virtual bool OnSending(long bytes) => true;
 
     /// <summary>
-    /// The system took bytes of this connection: of one send, of many, or of a part. Never inside another callback, and not
-    /// after <see cref="Close()"/>. Only classes that override it pay for it.
+    /// Called when the kernel has accepted bytes of this connection: of one message, of several, or of a part. Never
+    /// called inside another callback, and not after <see cref="Close()"/>. Costs nothing for classes that do not
+    /// override it.
     /// </summary>
-    /// <param name="sent">Bytes since the last call.</param>
-    /// <param name="pending">Bytes that wait now: <see cref="BytesPending"/>.</param>
+    /// <param name="sent">Number of bytes since the last call.</param>
+    /// <param name="pending">Number of bytes still pending: <see cref="BytesPending"/>.</param>
     protected virtual void OnSent(long sent, long pending)
     {
     }
 
     /// <summary>
-    /// The end has begun: sends are refused from now on, and nothing more is received. Exactly once before OnDisconnected, for
-    /// sessions that were connected. After a Close it comes in the loop's next step, while what is queued is still being sent; after a Close
-    /// that waits for the handshake of an upgrade when that has ended; after an abrupt end and in a hand-over right before OnDisconnected. Never inside another callback, also not the one that closed.
+    /// Called when the end has begun: sends are rejected from now on, and no more data is delivered. Exactly once
+    /// before OnDisconnected, for sessions that were connected. After a Close it runs in the loop's next step, while
+    /// queued data is still being sent. After a Close that waits for the handshake of an upgrade it runs when the
+    /// handshake has ended. After an abrupt end and in a hand-over it runs right before OnDisconnected. Never inside
+    /// another callback.
     /// </summary>
-    /// <param name="reason">The first cause, the same that OnDisconnected gets.</param>
+    /// <param name="reason">First cause of the end, as in OnDisconnected.</param>
     protected virtual void OnDisconnecting(CloseReason reason)
     {
     }
 
     /// <summary>
-    /// The system has taken everything, and nothing is pending: once each time the queue runs empty. What is sent here runs
-    /// it empty once more. With a <see cref="LowWaterMarkBytes"/>: once each time what is pending falls to that from above. Also, with an empty queue, when a send of another thread was refused because of
-    /// <see cref="EngineOptions.MailboxLimitBytes"/> and there is room again. Never inside another callback, and not after <see cref="Close()"/>. Only classes that override it pay for it.
+    /// Called each time the kernel has accepted all queued data, or, with a <see cref="LowWaterMarkBytes"/>, each time
+    /// the pending bytes fall to that mark. Data sent here leads to another call. Also called with an empty queue when
+    /// space is available again after a send of another thread was rejected because of
+    /// <see cref="EngineOptions.MailboxLimitBytes"/>. Never inside another callback, and not after
+    /// <see cref="Close()"/>. Costs nothing for classes that do not override it.
     /// </summary>
     protected virtual void OnDrained()
     {
     }
 
     /// <summary>
-    /// The server stops with a deadline. The default closes, with cause <see cref="CloseCause.ServerStopped"/>. An override may say goodbye
-    /// first, or finish what it does and close later; what is open at the deadline is reset. Once, and only for connected sessions.
+    /// Called once, for connected sessions, when the server stops with a deadline. The default closes with cause
+    /// <see cref="CloseCause.ServerStopped"/>. An override may send a last message, or finish its work and close later;
+    /// connections still open at the deadline are reset.
     /// </summary>
     protected virtual void OnServerStopping() => CloseWith(new CloseReason(CloseCause.ServerStopped));
 
-    /// <summary>The connection has ended. Exactly once, and last.</summary>
-    /// <param name="reason">The first cause.</param>
+    /// <summary>Called last and exactly once, when the connection has ended.</summary>
+    /// <param name="reason">First cause of the end.</param>
     protected virtual void OnDisconnected(CloseReason reason)
     {
     }
 
-    /// <summary>A timer of this session fired.</summary>
-    /// <param name="timer">The one that <see cref="StartTimer(TimeSpan, TimeSpan)"/> gave. It may be started again.</param>
+    /// <summary>Called when a timer of this session fires.</summary>
+    /// <param name="timer">Timer returned by <see cref="StartTimer(TimeSpan, TimeSpan)"/>. It may be started
+    /// again.</param>
     protected virtual void OnTimer(LoopTimer timer)
     {
     }
 
     /// <summary>
-    /// An override of this session threw; the connection ends after this call. Or code that a protocol calls, such as a handler, and the protocol goes on
-    /// (<see cref="ReportException"/>). The default gives a notice that names override, class and
-    /// exception, once a minute for each of them with the number left out; an override gets no notice. It is counted either way
+    /// Called when an override of this session has thrown; the connection ends after this call. Also called by
+    /// <see cref="ReportException"/> when code called by a protocol, such as a handler, has thrown; the connection then
+    /// continues. The default reports a diagnostic event, at most once a minute per override, class and exception type,
+    /// with the number of suppressed diagnostic events. The exception is counted in any case
     /// (<see cref="ServerCounters.UserExceptions"/>, <see cref="Engine.UserExceptionCount"/>).
     /// </summary>
-    /// <param name="exception">What it threw.</param>
+    /// <param name="exception">Exception that was thrown.</param>
     protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught, t_advice, t_outcome);
 
     /// <summary>
-    /// For protocols on top of sessions: code of their user's threw, and they have caught it, because they go on or say so to the peer. It is counted as what an
-    /// override throws, and told to <see cref="OnError"/>, whose notice names the code. The connection does not end by that. The session's thread only.
+    /// For protocols on top of sessions: reports an exception of application code that the protocol has caught. It is
+    /// counted like an exception of an override and passed to <see cref="OnError"/>; its diagnostic event names the
+    /// code. The connection does not end by this call. The session's thread only.
     /// </summary>
-    /// <param name="exception">What was thrown.</param>
-    /// <param name="what">What threw it, as the beginning of a sentence: <c>The handler of GET /stock</c>. One of few: notices are paced by it.</param>
-    /// <param name="advice">
-    /// The last sentence of the notice: how the user of the protocol handles such exceptions. Empty for none. By default the override of
-    /// <see cref="OnError"/>, where the class of the session is not of this library.
-    /// </param>
-    /// <param name="outcome">The sentence of the notice that says what the peer gets: <c>The client gets 500.</c> Null: the connection continues.</param>
+    /// <param name="exception">Exception that was thrown.</param>
+    /// <param name="what">Name of the code that threw, as the beginning of a sentence: <c>The handler of GET
+    /// /stock</c>. Use few different names, because diagnostic events are rate-limited by it.</param>
+    /// <param name="advice">Last sentence of the diagnostic event: how the protocol's user can handle such exceptions.
+    /// Empty for none. Default: the <see cref="OnError"/> override, if the session's class is not of this
+    /// library.</param>
+    /// <param name="outcome">Sentence of the diagnostic event that says what the peer receives: <c>The client gets
+    /// 500.</c> Null: the connection continues.</param>
     protected void ReportException(Exception exception, string what, string? advice = null, string? outcome = null)
     {
         ArgumentNullException.ThrowIfNull(exception);
@@ -1121,7 +1245,7 @@ public abstract partial class Session : IConnection
         _host?.CountUserException();
     }
 
-    /// <summary>Id and peer, for logs.</summary>
+    /// <summary>Returns the id and the peer, for logs.</summary>
     public override string ToString() => $"session {Id:x} ({RemoteEndPoint?.ToString() ?? "unnamed peer"})";
 
     // ------------------------------------------------------------------ for the connection
@@ -1130,10 +1254,10 @@ public abstract partial class Session : IConnection
 
     internal uint Generation => _generation;
 
-    /// <summary>Its peer, without the object that <see cref="RemoteEndPoint"/> is.</summary>
+    /// <summary>Address of the peer, without allocating <see cref="RemoteEndPoint"/>.</summary>
     internal PeerAddress Peer => _remote;
 
-    /// <summary>What the server or client keeps with the session.</summary>
+    /// <summary>State that the server or client keeps with the session.</summary>
     internal object? HostState { get; set; }
 
     internal void CallConnecting()
@@ -1219,7 +1343,8 @@ public abstract partial class Session : IConnection
         OnDrained();
     }
 
-    /// <summary>Which hooks this class overrides: seen by where the method that a call would reach is declared.</summary>
+    /// <summary>Returns the hooks that this class overrides: those that are declared in another type than
+    /// Session.</summary>
     internal SessionHooks FindHooks()
     {
         if (s_hooks.TryGetValue(GetType(), out object? known)) return (SessionHooks)known;
@@ -1234,7 +1359,9 @@ public abstract partial class Session : IConnection
         return hooks;
     }
 
-    /// <summary>Once for each class: the compiler marks async methods.</summary>
+    /// <summary>
+    /// Returns whether an override is <c>async void</c>; called once for each class. The compiler marks async methods.
+    /// </summary>
     private bool HasAsyncVoid()
     {
         ReadOnlySpan<Delegate> overrides =
@@ -1254,17 +1381,17 @@ public abstract partial class Session : IConnection
 
     private static bool IsOverride(Delegate method) => method.Method.DeclaringType != typeof(Session);
 
-    /// <summary>Its callbacks run on the loop under every <see cref="Scheduling"/>.</summary>
+    /// <summary>True if the callbacks run on the loop under every <see cref="Scheduling"/>.</summary>
     internal virtual bool StaysOnLoop => false;
 
-    /// <summary>Completes those who await the end.</summary>
+    /// <summary>Completes all waits for the end.</summary>
     internal void TellEnded(CloseReason reason)
     {
         _endReason = reason;
         EndWait? wait = Interlocked.Exchange(ref _endWaits, EndWait.Over);
         while (wait is not null)
         {
-            EndWait? next = wait.Next; // completed, it belongs to its awaiter
+            EndWait? next = wait.Next; // after completion it belongs to its awaiter
             wait.End(reason);
             wait = next;
         }
@@ -1277,7 +1404,7 @@ public abstract partial class Session : IConnection
         return null;
     }
 
-    /// <summary>The same for a sequence.</summary>
+    /// <summary>Begins a send of a sequence.</summary>
     internal SendOperation? BeginSend(in ReadOnlySequence<byte> data, out SendResult result)
     {
         if (data.IsSingleSegment) return BeginSend(data.First, mayBeTakenBack: false, out result);
@@ -1287,12 +1414,16 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// For a thread of the pool that answers and then goes back there: until what this returns is disposed, its sends and posts, to any session, wake a sleeping loop behind what the pool
-    /// has queued. See <see cref="WakeUpBatch"/>. Any thread; elsewhere it changes nothing.
+    /// For a pool thread that sends answers and then returns to the pool: until the returned value is disposed, its
+    /// sends and posts to any session do not wake a sleeping loop directly. See <see cref="WakeUpBatch"/>. Any thread;
+    /// outside of the pool it has no effect.
     /// </summary>
     public WakeUpBatch BatchWakeUps() => _loop is { } loop ? new WakeUpBatch(loop.Engine) : default;
 
-    /// <summary>Sends what fits now, whole or not at all; with <see cref="SendResult.Full"/> nobody is judged slow. Any thread.</summary>
+    /// <summary>
+    /// Queues the message completely if it fits, otherwise returns <see cref="SendResult.Full"/> without applying the
+    /// slow-consumer policy. Any thread.
+    /// </summary>
     internal SendResult SendIfRoom(ReadOnlySpan<byte> data) => _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
 
     internal void CallEndAfterException(Exception exception) => EndAfterException(exception);
@@ -1307,25 +1438,25 @@ public abstract partial class Session : IConnection
         OnError(exception);
     }
 
-    /// <summary>The override that gets received bytes, in messages about what it threw.</summary>
+    /// <summary>Name of the override that receives data, for messages about its exceptions.</summary>
     internal virtual string ReceivingName => UserCode.IsOfUser(((Func<ReadOnlySpan<byte>, int>)OnData).Method.DeclaringType!) ? nameof(OnData) : nameof(OnReceived);
 
-    /// <summary>What runs of it when it has ended and a stop still waits, as in messages.</summary>
+    /// <summary>Name of the code that still runs after the session has ended, for messages of a stop.</summary>
     internal virtual string UnfinishedText => $"{nameof(OnReceivedAsync)} of {DisplayName}";
 
-    /// <summary>What a stop waits for has outlived its session. Any thread.</summary>
+    /// <summary>True if code that a stop waits for has outlived its session. Any thread.</summary>
     internal virtual bool IsOrphan => true;
 
-    /// <summary>How messages name it.</summary>
+    /// <summary>Name of the session in messages.</summary>
     internal virtual string DisplayName => DiagnosticName;
 
     /// <summary>
-    /// How notices name this session: the name of its class. A class that stands for an object of another library gives
-    /// the name that users know. Called on any thread; must not throw.
+    /// Name of this session in diagnostic events: the name of its class. A class that stands for an object of another
+    /// library returns the name that users know. Called on any thread; must not throw.
     /// </summary>
     protected virtual string DiagnosticName => GetType().Name;
 
-    /// <summary>As notices name one of its callbacks.</summary>
+    /// <summary>Returns the name of a callback for diagnostic events.</summary>
     internal string TextOf(string callback) => $"{callback} of {DisplayName} (session {Id:x})";
 
     internal void Attach(Connection connection, long id, EndPoint? local, PeerAddress remote)
@@ -1339,7 +1470,7 @@ public abstract partial class Session : IConnection
         Volatile.Write(ref _connection, connection);
     }
 
-    // Another thread that asks at the same time must not put it back after ReplaceEndPoints.
+    // Another thread that asks at the same time must not overwrite the result of ReplaceEndPoints.
     private EndPoint? MakeRemoteEndPoint()
     {
         EndPoint? made = _remote.ToEndPoint();
@@ -1348,7 +1479,7 @@ public abstract partial class Session : IConnection
 
     internal void SetRemoteEndPoint(EndPoint? remote) => _remoteEndPoint = remote;
 
-    /// <summary>Its connection is, or was, open for it. Any thread.</summary>
+    /// <summary>True if the connection is or was open for this session. Any thread.</summary>
     internal bool HasConnected => Volatile.Read(ref _connectedAtTicks) != 0;
 
     internal void SetConnectedAt(DateTimeOffset time) => _connectedAtTicks = time.UtcTicks;
@@ -1365,7 +1496,7 @@ public abstract partial class Session : IConnection
         AwaitsConnected = true;
     }
 
-    /// <summary>It took a connection over, and its OnConnected was not called yet.</summary>
+    /// <summary>True if the session took a connection over and its OnConnected was not called yet.</summary>
     internal bool AwaitsConnected { get; private set; }
 
     internal void DetachForHandOver()
@@ -1381,22 +1512,32 @@ public abstract partial class Session : IConnection
         Volatile.Write(ref _connection, null);
     }
 
-    /// <summary>A callback of this session has given its connection away: what is unread is the next one's. The session's thread.</summary>
+    /// <summary>
+    /// True if a callback of this session has handed the connection over: unread bytes belong to the next session. The
+    /// session's thread.
+    /// </summary>
     internal bool IsHandingOver => RunningStrand is { } strand ? strand.HasNext : _connection is { HasNext: true };
 
-    /// <summary>Nothing keeps a callback on the loop from taking the next of what is unread. False asks for a closer look.</summary>
+    /// <summary>
+    /// True if a callback on the loop may consume the next unread bytes. If false, the caller must check why.
+    /// </summary>
     internal bool TakesMore => _connection is { TakesMore: true };
 
-    /// <summary>True when a factory gave an object that has served before.</summary>
+    /// <summary>True if a factory returned an object that was used before.</summary>
     internal bool IsUsed => _host is not null;
 
-    /// <summary>The strand that runs a callback of this session on this thread. On the pool the connection may end meanwhile: then this is all that is left of it.</summary>
+    /// <summary>
+    /// The strand that runs a callback of this session on this thread, or null. On the pool the connection may end
+    /// while the callback runs.
+    /// </summary>
     private Strand? RunningStrand => Strand.Current is { } strand && strand.Runs(this) ? strand : null;
 
     private Strand? StrandOfThis() =>
         RunningStrand ?? (_connection?.Strand is { } strand && strand.Serves(_generation) ? strand : null);
 
-    /// <summary>The strand to ask when the callbacks run on the pool, null when they run on the loop. Throws on any other thread.</summary>
+    /// <summary>
+    /// Returns the strand if callbacks run on the pool, or null if they run on the loop. Throws on any other thread.
+    /// </summary>
     private Strand? StrandHere(Connection connection, string member)
     {
         if (connection.Strand is null)

@@ -59,7 +59,7 @@ public sealed class MistakeTests
         Task<Session> dial = client.ConnectAsync().AsTask();
         engine.RunFor(TimeSpan.FromSeconds(30));
         Assert.False(dial.IsCompleted);
-        Assert.Matches("^Cannot connect to .*here.*: connection refused.* The reconnect policy dials again \\(attempt 1\\)", TextOf(DiagnosticEventKind.System));
+        Assert.Matches("^Cannot connect to .*here.*: connection refused.* The reconnect policy tries again \\(attempt 1\\)", TextOf(DiagnosticEventKind.System));
         engine.RunUntil(() => _notices.Count == 2);
         Assert.Matches("more since the last notice", _notices[1].Message);
         engine.Run(client.DisposeAsync());
@@ -87,7 +87,7 @@ public sealed class MistakeTests
         Run(connected.StartAsync());
         connected.Send("x"u8);
         Until(() => !notices.IsEmpty);
-        Assert.Contains("Nobody receives at that port", Assert.Single(notices), StringComparison.Ordinal);
+        Assert.Contains("No socket receives at that port", Assert.Single(notices), StringComparison.Ordinal);
         Run(connected.DisposeAsync());
         Run(engine.DisposeAsync());
     }

@@ -84,7 +84,7 @@ public class DatagramTests
         var (code, output, errors) = await RunningTool.Run("hello\n", "connect", $"udp://{there}");
         Assert.Equal(1, code);
         Assert.Empty(output);
-        Assert.Contains(errors, static e => e.Contains("Nobody receives at that port", StringComparison.Ordinal));
+        Assert.Contains(errors, static e => e.Contains("No socket receives at that port", StringComparison.Ordinal));
     }
 
     [Fact]

@@ -6,18 +6,18 @@ using Whimbrel.Linux;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// The blocks of one loop: native memory, last in first out, so that the block just sent is the next one filled and is
-/// still in the cache. Starts are staggered, or blocks would compete for the same cache sets. Loop's thread only.
-/// Keeps at most <see cref="MaxKept"/> free blocks; the rest goes back to the system.
+/// The blocks of one loop: native memory, last in first out, so that the block just sent is filled next and is still in
+/// the cache. Start addresses are staggered, otherwise blocks would compete for the same cache sets. Loop's thread
+/// only. Keeps at most <see cref="MaxKept"/> free blocks; others are freed.
 /// </summary>
 internal sealed unsafe class BlockPool
 {
-    /// <summary>Holds a whole window of 1,000 messages of 32 bytes (docs/design/0002).</summary>
+    /// <summary>Size of a whole window of 1,000 messages of 32 bytes (docs/design/0002).</summary>
     internal const int BlockBytes = 32 * 1024;
 
     internal const int MaxKept = 256;
 
-    /// <summary>So many stay when the others were not needed for a second.</summary>
+    /// <summary>Number of free blocks that are kept when the others were not needed for a second.</summary>
     internal const int KeptIdle = 16;
     private const int MaxFreeRuns = 32;
     private const int StaggerBytes = 64;
@@ -29,20 +29,23 @@ internal sealed unsafe class BlockPool
     private int _freeCount;
     private int _freeHeaderCount;
     private int _created;
-    private int _leastFree = int.MaxValue; // since it was asked last
+    private int _leastFree = int.MaxValue; // since the last call of AskIdle
     private Run? _freeRun;
     private int _freeRunCount;
     private Run? _freeSharedRun;
     private int _freeSharedRunCount;
     private readonly List<Run> _idleRuns = [];
 
-    /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
+    /// <summary>Number of blocks of every kind in use. Zero when all connections have ended.</summary>
     internal int Outstanding { get; private set; }
 
-    /// <summary>Native memory that its blocks and runs have, in use or kept for reuse. Any thread; a moment old.</summary>
+    /// <summary>
+    /// Size of the native memory of its blocks and runs, in use or kept for reuse. Any thread; may be slightly
+    /// outdated.
+    /// </summary>
     internal long HeldBytes { get; private set; }
 
-    /// <summary>Runs that exist, in use or kept for reuse.</summary>
+    /// <summary>Number of runs, in use or kept for reuse.</summary>
     internal int RunCount { get; private set; }
 
     internal Block Take()
@@ -57,7 +60,7 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
-    // Safe: allocated with the stagger's room on top, so Memory + BlockBytes stays inside; freed by Origin.
+    // Safe: allocated with the stagger in addition, so Memory + BlockBytes stays inside; freed by Origin.
     private Block Create()
     {
         int stagger = _created++ % StaggerSteps * StaggerBytes;
@@ -66,7 +69,7 @@ internal sealed unsafe class BlockPool
         return new Block { Origin = memory, Memory = memory + stagger, Capacity = BlockBytes, Kind = BlockKind.Pooled };
     }
 
-    /// <summary>A block of its own for one message that no pooled block holds.</summary>
+    /// <summary>Takes a separate block for one message that does not fit into a pooled block.</summary>
     internal Block TakeLarge(int capacity)
     {
         Block block = TakeHeader(BlockKind.Large);
@@ -76,7 +79,10 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
-    /// <summary>Queues memory whose ownership the user passed. Pinned until returned. The user's memory may throw: then nothing was taken.</summary>
+    /// <summary>
+    /// Takes a block for memory that the application has passed with its ownership. Pinned until returned. If the
+    /// memory throws, nothing is taken.
+    /// </summary>
     internal Block TakeOwned(IMemoryOwner<byte> owner, Memory<byte> memory, int length)
     {
         MemoryHandle pin = memory[..length].Pin();
@@ -100,7 +106,7 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
-    /// <summary>A part of a file; the block has a loan of its own.</summary>
+    /// <summary>Takes a block for a part of a file; the block has its own loan.</summary>
     internal Block TakeFile(OpenFile file, long offset, int length)
     {
         Block block = TakeHeader(BlockKind.File);
@@ -123,7 +129,10 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
-    /// <summary>Gives a block back, and with it the reference to a run. What the user's memory threw when it was given back, for the caller to tell; null otherwise.</summary>
+    /// <summary>
+    /// Returns a block, and with it the reference to a run. Returns the exception that the application's memory threw
+    /// when it was released, or null.
+    /// </summary>
     internal Exception? Return(Block block)
     {
         Exception? thrown = null;
@@ -178,7 +187,7 @@ internal sealed unsafe class BlockPool
         return thrown;
     }
 
-    /// <summary>Unpins and disposes the user's memory: both are user code.</summary>
+    /// <summary>Unpins and disposes the application's memory: both are user code.</summary>
     private static Exception? GiveBack(ref MemoryHandle pin, ref IMemoryOwner<byte>? owner)
     {
         Exception? thrown = null;
@@ -207,7 +216,7 @@ internal sealed unsafe class BlockPool
 
     // ------------------------------------------------------------------ runs
 
-    /// <summary>An empty run with one reference, the caller's.</summary>
+    /// <summary>Takes an empty run with one reference, the caller's.</summary>
     internal Run TakeRun(int length)
     {
         Run run;
@@ -231,8 +240,9 @@ internal sealed unsafe class BlockPool
     }
 
     /// <summary>
-    /// An empty run that stays open for more, with one reference, the caller's. When nobody else refers to it any more
-    /// it is closed after the next flush: ten thousand quiet groups share a few runs instead of holding one each.
+    /// Takes an empty run that stays open for appending, with one reference, the caller's. When it has no other
+    /// references, it is closed after the next flush: ten thousand quiet groups share a few runs instead of keeping one
+    /// each.
     /// </summary>
     internal Run TakeOpenRun(int length)
     {
@@ -241,7 +251,7 @@ internal sealed unsafe class BlockPool
         return run;
     }
 
-    /// <summary>Nothing is appended any more: gives back the reference of whoever opened it.</summary>
+    /// <summary>Ends appending, and releases the reference of the code that opened the run.</summary>
     internal void CloseRun(Run run)
     {
         run.IsOpen = false;
@@ -249,10 +259,13 @@ internal sealed unsafe class BlockPool
         Release(run);
     }
 
-    /// <summary>True when an open run may have nobody left that refers to it.</summary>
+    /// <summary>True if an open run may have no other references.</summary>
     internal bool HasIdleRuns => _idleRuns.Count > 0;
 
-    /// <summary>Closes the open runs that nobody refers to. Only where no run is being written; whoever writes one holds it.</summary>
+    /// <summary>
+    /// Closes the open runs without other references. A run that is being written has another reference, held by its
+    /// writer.
+    /// </summary>
     internal void CloseIdleRuns()
     {
         foreach (Run run in _idleRuns)
@@ -265,8 +278,8 @@ internal sealed unsafe class BlockPool
     }
 
     /// <summary>
-    /// A full run over the user's memory, pinned, with one reference, the caller's. The user's memory may throw: then nothing was taken.
-    /// With the last reference it is given back.
+    /// Takes a full run for the application's memory, pinned, with one reference, the caller's. If the memory throws,
+    /// nothing is taken. Its last reference releases the memory.
     /// </summary>
     internal Run TakeSharedRun(IMemoryOwner<byte> owner, int offset, int length)
     {
@@ -292,7 +305,10 @@ internal sealed unsafe class BlockPool
         return run;
     }
 
-    /// <summary>Gives one reference back. What the user's memory threw when that was the last one of a shared run, for the caller to tell; null otherwise.</summary>
+    /// <summary>
+    /// Releases one reference. Returns the exception that the application's memory threw when the last reference of a
+    /// shared run was released, or null.
+    /// </summary>
     internal Exception? Release(Run run)
     {
         if (--run.References > 0)
@@ -336,7 +352,10 @@ internal sealed unsafe class BlockPool
         NativeHeap.Freed(bytes);
     }
 
-    /// <summary>Free blocks that nobody has needed since this was asked last. Any thread; may miss what happens at that moment.</summary>
+    /// <summary>
+    /// Returns the number of free blocks that were not needed since the last call. Any thread; may miss concurrent
+    /// changes.
+    /// </summary>
     internal int AskIdle()
     {
         int idle = Math.Min(Volatile.Read(ref _leastFree), Volatile.Read(ref _freeCount));
@@ -344,7 +363,7 @@ internal sealed unsafe class BlockPool
         return idle - KeptIdle;
     }
 
-    /// <summary>Frees so many of the free blocks.</summary>
+    /// <summary>Frees this number of free blocks.</summary>
     internal void FreeIdle(int count)
     {
         for (; count > 0 && _free is { } block; count--)

@@ -3,12 +3,12 @@ using System.Diagnostics;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// Blocks in the order in which they are sent: plaintext, or what is on its way to the wire. Whoever has the queue owns the blocks
-/// in it, and gives back those that come out of it. One thread.
+/// Blocks in sending order: plaintext, or bytes for the wire. The owner of the queue owns its blocks, and returns those
+/// that are removed. One thread.
 /// </summary>
 internal struct BlockQueue
 {
-    /// <summary>The block that is sent first; null when there is none.</summary>
+    /// <summary>The block that is sent first, or null.</summary>
     internal Block? Head { readonly get; private set; }
 
     internal Block? Tail { readonly get; private set; }
@@ -23,7 +23,7 @@ internal struct BlockQueue
         Tail = block;
     }
 
-    /// <summary>Puts a block in front of all others.</summary>
+    /// <summary>Adds a block before all others.</summary>
     internal void Push(Block block)
     {
         Debug.Assert(block.Next is null && !ReferenceEquals(block, Tail), "a block is in one queue at a time");
@@ -32,7 +32,7 @@ internal struct BlockQueue
         Tail ??= block;
     }
 
-    /// <summary>Takes the first block out, sent or not. It is the caller's.</summary>
+    /// <summary>Removes the first block, sent or not. The caller owns it.</summary>
     internal Block Dequeue()
     {
         Block block = Head!;
@@ -43,8 +43,8 @@ internal struct BlockQueue
     }
 
     /// <summary>
-    /// So many bytes from the head were sent: goes on by one block at most and lowers the count by what that had. A block of which
-    /// nothing is left comes out, for the caller to give back.
+    /// Marks bytes from the head as sent: at most one block per call, and lowers the count by its bytes. Returns a
+    /// completely sent block, which the caller must return to the pool.
     /// </summary>
     internal Block? Advance(ref long count)
     {

@@ -3,9 +3,9 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// A growing heap of native bytes, emptied as a whole: where messages from other threads wait in a mailbox. Each message lies in one
-/// piece. It grows by chunks, each as large as all before, so that nothing is copied twice, and keeps
-/// <see cref="KeptBytes"/> of them when it is emptied. Its mailbox guards it.
+/// A growing heap of native bytes that is emptied as a whole, for messages of other threads in a mailbox. Each message
+/// is contiguous. It grows by chunks, each as large as all previous ones, so that nothing is copied twice. It keeps
+/// <see cref="KeptBytes"/> when it is emptied. Synchronized by its mailbox.
 /// </summary>
 internal sealed unsafe class ByteArena
 {
@@ -18,12 +18,13 @@ internal sealed unsafe class ByteArena
     private int _count;
     private int _current;
 
-    /// <summary>Memory it holds now.</summary>
+    /// <summary>Size of its memory.</summary>
     internal long Capacity { get; private set; }
 
-    /// <summary>Copies the two, one behind the other.</summary>
-    /// <returns>Where they lie: behind what was appended last, if it has the same chunk.</returns>
-    // Safe: a chunk has the room before it is written to; places are used only until Reset, by the loop that drains this arena.
+    /// <summary>Copies both parts, one after the other.</summary>
+    /// <returns>Position of the copy: directly after the previous one, if it is in the same chunk.</returns>
+    // Safe: the size of a chunk is checked before the copy; positions are used only until Reset, by the loop that
+    // drains this arena.
     internal (int Chunk, int Offset) Append(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
         int length = checked(head.Length + body.Length);

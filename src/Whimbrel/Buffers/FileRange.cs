@@ -1,17 +1,21 @@
 namespace Whimbrel.Buffers;
 
-/// <summary>A part of a file that is to be sent.</summary>
-/// <param name="File">On loan for as long as somebody has this.</param>
-/// <param name="Offset">Where it begins.</param>
-/// <param name="Length">Bytes.</param>
+/// <summary>A part of a file to send.</summary>
+/// <param name="File">The file, on loan while this value is used.</param>
+/// <param name="Offset">Offset of the first byte.</param>
+/// <param name="Length">Number of bytes.</param>
 internal readonly record struct FileRange(OpenFile File, long Offset, long Length)
 {
-    /// <summary>More is queued as several blocks, whose lengths are whole numbers of 32 bits.</summary>
+    /// <summary>
+    /// Maximum length of one block; longer parts use several blocks, because the lengths of blocks are 32-bit integers.
+    /// </summary>
     internal const int MostInBlock = 1 << 30;
 
-    /// <summary>What a block of a file counts as against the limit: it has its bytes on disk, and not in memory.</summary>
+    /// <summary>
+    /// Accounted size of a block of a file against the send limit: its bytes are on disk, not in memory.
+    /// </summary>
     internal const int ChargeBytes = 1024;
 
-    /// <summary>What all of it counts as.</summary>
+    /// <summary>Accounted size of the whole part.</summary>
     internal long Charge => (Length / MostInBlock * ChargeBytes) + Math.Min(Length % MostInBlock, ChargeBytes);
 }

@@ -1,8 +1,9 @@
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// Who still has something that many may send at once: references of users in the lower half of a word, loans of queued sends in the upper,
-/// counted apart so that nobody gives back what is not his. Whoever brings it to nothing frees the thing. Any thread.
+/// Counts the users of an object that many sends may use at the same time. References of the application are in the
+/// lower half of a word, loans of queued sends in the upper half, so that neither side can release the other's. The
+/// thread that makes it zero frees the object. Any thread.
 /// </summary>
 internal struct LoanCount
 {
@@ -11,21 +12,21 @@ internal struct LoanCount
 
     private long _counts;
 
-    /// <summary>One reference: its maker's.</summary>
+    /// <summary>A count with one reference, of the creator.</summary>
     internal static LoanCount First => new() { _counts = Reference };
 
     internal readonly bool HasReferences => (uint)Volatile.Read(in _counts) != 0;
 
-    /// <summary>False when all references were given back.</summary>
+    /// <summary>Adds a reference. Returns false if all references were released.</summary>
     internal bool TryAddReference() => TryAdd(Reference);
 
     internal bool TryLend() => TryAdd(Loan);
 
-    /// <summary>One more loan for who has one.</summary>
+    /// <summary>Adds a loan for code that already has one.</summary>
     internal void LendOn() => Interlocked.Add(ref _counts, Loan);
 
-    /// <summary>Gives a reference back, if there is one.</summary>
-    /// <param name="isLast">Nobody has anything any more.</param>
+    /// <summary>Releases a reference, if there is one.</summary>
+    /// <param name="isLast">True if no reference and no loan is left.</param>
     internal bool TryRelease(out bool isLast)
     {
         while (true)
@@ -37,7 +38,7 @@ internal struct LoanCount
         }
     }
 
-    /// <summary>A loan is over. True when nobody has anything any more.</summary>
+    /// <summary>Ends a loan. Returns true if no reference and no loan is left.</summary>
     internal bool EndLoan() => Interlocked.Add(ref _counts, -Loan) == 0;
 
     private bool TryAdd(long what)

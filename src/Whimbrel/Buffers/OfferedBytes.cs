@@ -5,22 +5,22 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// The bytes that the running callback was given, while it runs: what may be written to is found by it (<c>Session.Writable</c>).
-/// Owner: a loop, or a strand; only the thread that runs the callback uses it.
+/// The bytes passed to the running callback: <c>Session.Writable</c> checks against them. Owner: a loop, or a strand;
+/// used only by the thread that runs the callback.
 /// </summary>
-// Safe: it points at a span on the stack of the method that runs the callback, which calls End before it returns. Where the span points
-// at is the collector's business, which knows it as that method's variable.
+// Safe: it points to a span on the stack of the method that runs the callback, which calls End before it returns. The
+// memory of the span is tracked by the garbage collector through that method's variable.
 internal unsafe struct OfferedBytes
 {
     private void* _span;
 
-    /// <summary>The caller keeps the variable until <see cref="End"/>.</summary>
+    /// <summary>Begins a callback. The caller keeps the variable until <see cref="End"/>.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal void Begin(ref ReadOnlySpan<byte> offered) => _span = Unsafe.AsPointer(ref offered);
 
     internal void End() => _span = null;
 
-    /// <summary>The same bytes, if the running callback was given them.</summary>
+    /// <summary>Returns the same bytes, if they were passed to the running callback.</summary>
     internal readonly Span<byte> Writable(ReadOnlySpan<byte> received)
     {
         if (received.IsEmpty) return default;

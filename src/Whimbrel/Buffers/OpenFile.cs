@@ -3,7 +3,9 @@ using Microsoft.Win32.SafeHandles;
 
 namespace Whimbrel.Buffers;
 
-/// <summary>An open file that users refer to and queued blocks have on loan. Closed when nobody does any more, on any thread.</summary>
+/// <summary>
+/// An open file with references of the application and loans of queued blocks. Closed when none is left, on any thread.
+/// </summary>
 internal sealed class OpenFile
 {
     private LoanCount _counts = LoanCount.First;
@@ -11,14 +13,14 @@ internal sealed class OpenFile
     internal OpenFile(SafeFileHandle handle)
     {
         bool isHeld = false;
-        // Somebody else who disposes the handle does not close the descriptor under a send.
+        // If other code disposes the handle, the descriptor stays open during a send.
         handle.DangerousAddRef(ref isHeld);
         Handle = handle;
     }
 
     internal SafeFileHandle Handle { get; }
 
-    /// <summary>The system's descriptor; valid for who has a loan.</summary>
+    /// <summary>The file descriptor; valid during a loan.</summary>
     internal int Descriptor => (int)Handle.DangerousGetHandle();
 
     internal bool HasReferences => _counts.HasReferences;
@@ -29,7 +31,7 @@ internal sealed class OpenFile
 
     internal void LendOn() => _counts.LendOn();
 
-    /// <summary>A user's reference. False when there was none left.</summary>
+    /// <summary>Releases a reference of the application. Returns false if there was none left.</summary>
     internal bool TryRelease()
     {
         if (!_counts.TryRelease(out bool isLast)) return false;

@@ -6,12 +6,12 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// The pieces of one message, as the user gave them: looked at once, and kept in a row as far as it reaches, so that nobody changes
-/// them between the count and the copy. Empty ones are left out.
+/// The pieces of one message. Each is read once, and up to 16 are stored, so that the application cannot change them
+/// between the count and the copy. Empty pieces are omitted.
 /// </summary>
 internal readonly ref struct Pieces
 {
-    /// <summary>More are joined by a copy first.</summary>
+    /// <summary>Maximum number of stored pieces; more are joined by a copy first.</summary>
     internal const int MostInRow = 16;
 
     private readonly ReadOnlySpan<ReadOnlyMemory<byte>> _first;
@@ -44,20 +44,20 @@ internal readonly ref struct Pieces
         Count = count;
     }
 
-    /// <summary>Bytes of all.</summary>
+    /// <summary>Total number of bytes.</summary>
     internal long Length { get; }
 
     internal int Count { get; }
 
-    /// <summary>The span of a piece is got by code of the user's, which may throw, or send.</summary>
+    /// <summary>True if the span of a piece comes from user code, which may throw or send.</summary>
     internal bool AsksUser { get; }
 
-    /// <summary>The row has all of them.</summary>
+    /// <summary>True if all pieces are stored.</summary>
     internal bool IsWhole => Count <= MostInRow;
 
     internal ReadOnlyMemory<byte> this[int index] => _row[index];
 
-    /// <summary>What the segments hold, whatever they say about where they begin.</summary>
+    /// <summary>Returns the number of bytes in the segments, ignoring their running indexes.</summary>
     internal static long LengthOf(in ReadOnlySequence<byte> sequence)
     {
         if (sequence.IsSingleSegment) return sequence.First.Length;
@@ -66,7 +66,7 @@ internal readonly ref struct Pieces
         return length;
     }
 
-    /// <summary>Copies all, from where they were given.</summary>
+    /// <summary>Copies all pieces from their original memory.</summary>
     internal void CopyTo(Span<byte> target)
     {
         int copied = 0;

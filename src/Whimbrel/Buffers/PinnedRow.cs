@@ -3,7 +3,7 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Buffers;
 
-/// <summary>What keeps the pieces of <see cref="Pieces"/> in their place, on the stack.</summary>
+/// <summary>Pins of the pieces of <see cref="Pieces"/>, on the stack.</summary>
 [InlineArray(Pieces.MostInRow)]
 internal struct PinnedRow
 {

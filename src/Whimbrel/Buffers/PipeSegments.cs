@@ -1,48 +1,56 @@
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// The free segments of the pipes of one loop's connections, last in first out: taken on the loop and given back on any thread, or the other way round. There are two
-/// lengths, so that what was once needed of each is soon there. The framework's shared pool keeps 32 arrays of a length for each cpu, and fewer after a collection; a turn may
-/// bring bytes for more connections.
+/// The free segments of the pipes of one loop's connections, last in first out: taken on the loop and returned on any
+/// thread, or vice versa. Two lengths, so that a suitable one is available soon. The framework's shared pool keeps only
+/// 32 arrays of a length for each cpu, and fewer after a collection, but one turn may receive data for more
+/// connections.
 /// </summary>
 internal sealed class PipeSegments
 {
-    /// <summary>What stands in one waits for its reader, so it is not much longer than most messages.</summary>
+    /// <summary>Length for data that waits for its reader, so it is not much longer than most messages.</summary>
     internal const int Short = 4 * 1024;
 
-    /// <summary>For bytes that come or go in bulk: as long as most receives are at most, and one piece of a send.</summary>
+    /// <summary>Length for bulk data: the maximum of most receives, and one piece of a send.</summary>
     internal const int Long = 64 * 1024;
 
-    /// <summary>So much at once goes into a long segment, which what comes next fills up; less waits in short ones.</summary>
+    /// <summary>
+    /// Number of bytes from which a receive uses a long segment, which following data fills up; less uses short ones.
+    /// </summary>
     internal const int BulkBytes = 16 * 1024;
 
-    /// <summary>Of each length: what 256 connections have that a turn brings much for. What is above it is made anew for each receive and costs more than it holds (design 46).</summary>
+    /// <summary>
+    /// Maximum of kept memory for each length: enough for 256 connections with bulk data in one turn. More is allocated
+    /// for each receive, which costs more than keeping it (design 46).
+    /// </summary>
     private const int MostKeptBytes = 16 * 1024 * 1024;
 
     private readonly Lock _gate = new();
     private Row _short;
     private Row _long;
 
-    /// <summary>A segment without bytes.</summary>
-    /// <param name="owner">Which half of which pipe takes it.</param>
-    /// <param name="least">Room it has at least.</param>
-    /// <param name="index">Where its first byte stands in all that goes through the pipe.</param>
+    /// <summary>Takes an empty segment.</summary>
+    /// <param name="owner">Pipe half that takes it.</param>
+    /// <param name="least">Minimum size.</param>
+    /// <param name="index">Position of its first byte in the whole stream of the pipe.</param>
     internal PipeSegment Take(object owner, int least, long index)
     {
-        bool isLong = least is > Short and <= Long; // what is longer is rented, by a short one
+        bool isLong = least is > Short and <= Long; // longer ones are rented, by a short segment
         PipeSegment? segment;
-        // tidy: allowed because segments are taken on one thread and given back on another; a few instructions, never nested
+        // tidy: allowed because segments are taken on one thread and returned on another; a few instructions, never
+        // nested
         lock (_gate) segment = isLong ? _long.Take() : _short.Take();
         segment ??= new PipeSegment(isLong ? Long : Short);
         segment.Begin(owner, least, index);
         return segment;
     }
 
-    /// <summary>Gives a row back.</summary>
+    /// <summary>Returns a chain of segments.</summary>
     internal void Return(PipeSegment? first)
     {
         for (PipeSegment? segment = first; segment is not null; segment = segment.NextSegment) segment.End();
-        // tidy: allowed because segments are taken on one thread and given back on another; a few instructions, never nested
+        // tidy: allowed because segments are taken on one thread and returned on another; a few instructions, never
+        // nested
         lock (_gate)
         {
             while (first is { } segment)

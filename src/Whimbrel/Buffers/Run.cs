@@ -4,9 +4,9 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// The joined broadcasts of one group, written once and queued by reference by every member on one loop.
-/// Bytes are only ever appended, so a member may send a stretch while more is added behind it.
-/// References are counted on the loop's thread; the pool hands a run out again when the count is zero.
+/// The joined broadcasts of one group, written once and queued by reference by every member on one loop. Bytes are only
+/// appended, so a member may send a stretch while more is added after it. References are counted on the loop's thread;
+/// the pool reuses a run when the count is zero.
 /// </summary>
 internal sealed unsafe class Run
 {
@@ -17,40 +17,44 @@ internal sealed unsafe class Run
     internal int Length;
     internal int Capacity;
 
-    /// <summary>Members that still have a stretch queued, plus one while somebody may append. Loop's thread only.</summary>
+    /// <summary>Number of members with a queued stretch, plus one while code may append. Loop's thread only.</summary>
     internal int References;
 
-    /// <summary>Changes whenever the run is given up for appending: who remembers another number may not append any more.</summary>
+    /// <summary>Changes whenever appending ends: code with an older number may not append any more.</summary>
     internal int Lease;
 
-    /// <summary>Somebody may append: closed when nobody else refers to it any more (<see cref="BlockPool.CloseIdleRuns"/>).</summary>
+    /// <summary>
+    /// True if code may append: closed when there are no other references (<see cref="BlockPool.CloseIdleRuns"/>).
+    /// </summary>
     internal bool IsOpen;
 
-    /// <summary>Noted for <see cref="BlockPool.CloseIdleRuns"/>.</summary>
+    /// <summary>True if it is listed for <see cref="BlockPool.CloseIdleRuns"/>.</summary>
     internal bool IsNotedIdle;
 
-    /// <summary>Whose memory it is, when it is not its own: pinned while somebody refers to the run, then given back.</summary>
+    /// <summary>
+    /// Owner of the memory, if it is not the run's own: pinned while the run has references, then disposed.
+    /// </summary>
     internal IMemoryOwner<byte>? Owner;
     internal MemoryHandle Pin;
 
-    // Safe: freed exactly once, by the pool that allocated it, when nobody refers to it.
+    // Safe: freed exactly once, by the pool that allocated it, when it has no references.
     internal Run(int capacity)
     {
         Memory = (byte*)NativeMemory.Alloc((nuint)capacity);
         Capacity = capacity;
     }
 
-    /// <summary>Without memory of its own.</summary>
+    /// <summary>Creates a run without memory of its own.</summary>
     internal Run()
     {
     }
 
     internal int Room => Capacity - Length;
 
-    // Safe: the memory lives while somebody refers to the run.
+    // Safe: the memory is valid while the run has references.
     internal ReadOnlySpan<byte> AsSpan() => new(Memory, Length);
 
-    // Safe: the caller checked Room.
+    // Safe: the caller has checked Room.
     internal void Append(ReadOnlySpan<byte> data)
     {
         data.CopyTo(new Span<byte>(Memory + Length, data.Length));

@@ -3,17 +3,20 @@ using System.Text;
 
 namespace Whimbrel.Buffers;
 
-/// <summary>A text as UTF-8 for the length of a call: in room on the caller's stack when it is short, else in rented memory.</summary>
+/// <summary>
+/// A text encoded as UTF-8 for the duration of a call: in a buffer on the caller's stack if it is short, otherwise in
+/// rented memory.
+/// </summary>
 internal readonly ref struct Utf8Text
 {
-    /// <summary>How much room the caller brings.</summary>
+    /// <summary>Size of the buffer that the caller provides.</summary>
     internal const int SmallBytes = 1024;
 
     private readonly byte[]? _rented;
 
-    /// <summary>Encodes.</summary>
-    /// <param name="text">What to encode.</param>
-    /// <param name="small"><see cref="SmallBytes"/> that live as long as this.</param>
+    /// <summary>Encodes a text.</summary>
+    /// <param name="text">Text to encode.</param>
+    /// <param name="small">Buffer of <see cref="SmallBytes"/>, valid as long as this value.</param>
     internal Utf8Text(ReadOnlySpan<char> text, Span<byte> small)
     {
         int most = Encoding.UTF8.GetMaxByteCount(text.Length);
@@ -23,7 +26,7 @@ internal readonly ref struct Utf8Text
 
     internal ReadOnlySpan<byte> Bytes { get; }
 
-    /// <summary>Gives rented memory back.</summary>
+    /// <summary>Returns rented memory.</summary>
     internal void Dispose()
     {
         if (_rented is not null) ArrayPool<byte>.Shared.Return(_rented);

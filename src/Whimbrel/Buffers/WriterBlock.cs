@@ -3,17 +3,17 @@ using System.Buffers;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// A stretch of a message that a <see cref="MessageWriter"/> writes. Owner: the writer; then the send queue that the message was given to.
-/// Memory of the collector's, never a loop's: whoever writes too late reaches no queue by it.
+/// A stretch of a message that a <see cref="MessageWriter"/> writes. Owner: the writer; then the send queue. Managed
+/// memory, never a loop's, so that late writes of the application reach no queue of a loop.
 /// </summary>
 internal sealed class WriterBlock : ReadOnlySequenceSegment<byte>, IMemoryOwner<byte>
 {
-    /// <summary>What small messages are joined in, and what a long one is a row of.</summary>
+    /// <summary>Size of the block for small messages, and of the blocks of a long message.</summary>
     internal const int Capacity = 32 * 1024;
 
     private readonly byte[]? _own;
 
-    /// <param name="own">Its memory for good, or null: each use rents what it needs.</param>
+    /// <param name="own">Its permanent memory, or null: each use then rents memory.</param>
     internal WriterBlock(byte[]? own)
     {
         _own = own;
@@ -22,7 +22,7 @@ internal sealed class WriterBlock : ReadOnlySequenceSegment<byte>, IMemoryOwner<
 
     internal byte[] Bytes { get; private set; }
 
-    /// <summary>Bytes written, from the start.</summary>
+    /// <summary>Number of bytes written, from the start.</summary>
     internal int Length { get; set; }
 
     internal bool IsRented => _own is null;
@@ -45,13 +45,13 @@ internal sealed class WriterBlock : ReadOnlySequenceSegment<byte>, IMemoryOwner<
         Bytes = [];
     }
 
-    /// <summary>For who reads the message as a sequence.</summary>
+    /// <summary>Sets its position, for reading the message as a sequence.</summary>
     internal void SetPlace(long runningIndex)
     {
         Memory = Bytes.AsMemory(0, Length);
         RunningIndex = runningIndex;
     }
 
-    /// <summary>Gives it back, and those that still hang behind it. Any thread.</summary>
+    /// <summary>Returns it, and the blocks that follow it. Any thread.</summary>
     public void Dispose() => WriterBlocks.Return(this);
 }

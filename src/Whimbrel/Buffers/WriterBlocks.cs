@@ -1,8 +1,8 @@
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// The free blocks of all writers of the process, last in first out. Any thread; a writer comes here for long messages only, as it keeps
-/// its first block. Keeps at most <see cref="MaxKept"/> of each kind.
+/// The free blocks of all writers of the process, last in first out. Any thread; used for long messages only, because a
+/// writer keeps its first block. Keeps at most <see cref="MaxKept"/> of each kind.
 /// </summary>
 internal static class WriterBlocks
 {
@@ -15,15 +15,16 @@ internal static class WriterBlocks
     private static int s_freeRentedCount;
     private static int s_outstanding;
 
-    /// <summary>Blocks that writers and queues hold now, those of lost writers included.</summary>
+    /// <summary>Number of blocks in use by writers and queues, including those of lost writers.</summary>
     internal static int Outstanding => Volatile.Read(ref s_outstanding);
 
-    /// <summary>An empty block with so many bytes at least.</summary>
+    /// <summary>Takes an empty block with this minimum size.</summary>
     internal static WriterBlock Take(int least)
     {
         bool isRented = least > WriterBlock.Capacity;
         WriterBlock? block;
-        // tidy: allowed because blocks are taken on one thread and given back on another; a few instructions, never nested
+        // tidy: allowed because blocks are taken on one thread and returned on another; a few instructions, never
+        // nested
         lock (s_gate)
         {
             s_outstanding++;
@@ -40,14 +41,14 @@ internal static class WriterBlocks
             }
         }
 
-        // Pinned from birth: pinning it for a send costs nothing then.
+        // Allocated as pinned, so that pinning it for a send costs nothing.
         block ??= new WriterBlock(isRented ? null : GC.AllocateUninitializedArray<byte>(WriterBlock.Capacity, pinned: true));
         block.NextBlock = null;
         if (isRented) block.Rent(least);
         return block;
     }
 
-    /// <summary>With all that hang behind it.</summary>
+    /// <summary>Returns a block and the blocks that follow it.</summary>
     internal static void Return(WriterBlock? first)
     {
         while (first is { } block)
@@ -56,7 +57,8 @@ internal static class WriterBlocks
             block.Length = 0;
             block.SetPlace(0);
             if (block.IsRented) block.GiveBackRented();
-            // tidy: allowed because blocks are taken on one thread and given back on another; a few instructions, never nested
+            // tidy: allowed because blocks are taken on one thread and returned on another; a few instructions, never
+            // nested
             lock (s_gate)
             {
                 s_outstanding--;

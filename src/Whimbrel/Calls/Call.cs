@@ -5,25 +5,28 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// One call: what its caller awaits, and the memory of its answer. Belongs to the client from the call to its end, then to the awaiter, and while an answer is on loan to
-/// who has that; then it is the client's again, for another call. What is not of <see cref="Completion{T}"/> or of the loan is guarded by the client's gate.
+/// One call: the task of its caller, and the memory of its answer. It belongs to the client until the call ends, then
+/// to the awaiting code, and to the owner of the answer while that is on loan. It then returns to the client for reuse.
+/// Members that are not of <see cref="Completion{T}"/> or of the loan are guarded by the client's lock.
 /// </summary>
 internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engine)
 {
-    /// <summary>A larger answer is on loan from the pool of all, so that a burst of large ones does not stay.</summary>
+    /// <summary>
+    /// Larger answers use the shared array pool, so that a burst of large answers does not keep memory.
+    /// </summary>
     private const int KeptBytes = 4 * 1024;
 
-    private volatile CallState _state; // who watches a token looks at it outside of the gate
+    private volatile CallState _state; // read outside of the lock by cancellation
     private byte[] _answer = [];
     private int _length;
-    private int _loan; // grows with each loan, and with the end of it
+    private int _loan; // incremented at the begin and at the end of each loan
     private bool _isReusable = true;
     private CancellationTokenRegistration _registration;
 
     internal enum CallState
     {
         Waiting,
-        Sending, // by somebody who reads the request, and who ends it when an end comes meanwhile
+        Sending, // the sender reads the request, and ends the call if an end arrives in the meantime
         Sent,
         Ended,
     }
@@ -45,10 +48,10 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
         set => _state = value;
     }
 
-    /// <summary>How it ended, or is to end.</summary>
+    /// <summary>How the call ended, or is to end.</summary>
     internal CallEnd End { get; set; }
 
-    /// <summary>Given to a connection.</summary>
+    /// <summary>True if the request was passed to a connection.</summary>
     internal bool WasSent { get; set; }
 
     internal ulong Id { get; set; }
@@ -65,12 +68,12 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
 
     internal Exception? Wrong { get; set; }
 
-    /// <summary>In the client's list of those that wait or of those in flight.</summary>
+    /// <summary>Neighbours in the client's list of waiting calls or calls in flight.</summary>
     internal Call? Before { get; set; }
 
     internal Call? After { get; set; }
 
-    /// <summary>In a chain of calls that have ended and are to be told.</summary>
+    /// <summary>Next call in a chain of ended calls whose tasks are to be completed.</summary>
     internal Call? NextEnded { get; set; }
 
     internal void Begin(ReadOnlyMemory<byte> request, TimeSpan timeout, long deadlineMs, CancellationToken token)
@@ -85,7 +88,10 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
         _isReusable = true;
     }
 
-    /// <summary>When the call has begun: the caller has not seen the task yet, so that it is nobody else's, however it has ended.</summary>
+    /// <summary>
+    /// Registers the cancellation after the call has begun. The caller does not have the task yet, so the object cannot
+    /// be reused before this, even if the call has ended.
+    /// </summary>
     internal void WatchCancellation()
     {
         TokenWatch.Store(ref _registration, Token.UnsafeRegister(static state => ((Call)state!).Cancel(), this));
@@ -96,10 +102,13 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
 
     // ------------------------------------------------------------------ the end
 
-    /// <summary>Outside of the client's gate, by who has ended it.</summary>
+    /// <summary>
+    /// Completes the task. Called outside of the client's lock by the thread that has ended the call.
+    /// </summary>
     internal void Tell()
     {
-        // A cancellation that runs at this moment would find the next call: then there is no next one.
+        // A cancellation that runs at this moment could cancel the next call of this object, so the object is not
+        // reused.
         if (Token.CanBeCanceled && !_registration.Unregister()) _isReusable = false;
         Request = default;
         switch (End)
@@ -125,7 +134,7 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
         }
     }
 
-    internal static CallException NotSent(string remote) => new(CallFailure.NotSent, mayHaveBeenHandled: false, $"There is no connection to {remote}, and none is dialled: await ConnectAsync first. The request was not sent.");
+    internal static CallException NotSent(string remote) => new(CallFailure.NotSent, mayHaveBeenHandled: false, $"There is no connection to {remote}, and no connect is in progress: await ConnectAsync first. The request was not sent.");
 
     internal void SetAnswer(ReadOnlySpan<byte> body)
     {

@@ -1,8 +1,8 @@
 namespace Whimbrel;
 
 /// <summary>
-/// The answer to a call, on loan: dispose it when it has been read, once and for all copies, so that the next call allocates nothing. One that is
-/// never disposed is left to the garbage collector. Any thread.
+/// Answer to a call, on loan: dispose it once, for all its copies, after reading, so that the next call allocates
+/// nothing. An answer that is never disposed is left to the garbage collector. Any thread.
 /// </summary>
 public readonly struct CallAnswer : IDisposable, IEquatable<CallAnswer>
 {
@@ -15,15 +15,15 @@ public readonly struct CallAnswer : IDisposable, IEquatable<CallAnswer>
         _loan = loan;
     }
 
-    /// <summary>The body of the answer. Valid until it is disposed.</summary>
-    /// <exception cref="ObjectDisposedException">It was disposed.</exception>
+    /// <summary>Body of the answer. Valid until it is disposed.</summary>
+    /// <exception cref="ObjectDisposedException">The answer was disposed.</exception>
     public ReadOnlyMemory<byte> Memory => _call is { } call ? call.AnswerOf(_loan) : default;
 
-    /// <summary>The body of the answer. Valid until it is disposed.</summary>
-    /// <exception cref="ObjectDisposedException">It was disposed.</exception>
+    /// <summary>Body of the answer. Valid until it is disposed.</summary>
+    /// <exception cref="ObjectDisposedException">The answer was disposed.</exception>
     public ReadOnlySpan<byte> Span => Memory.Span;
 
-    /// <summary>Gives the memory back. A second time does nothing.</summary>
+    /// <summary>Returns the memory. A second call has no effect.</summary>
     public void Dispose() => _call?.EndLoan(_loan);
 
     /// <inheritdoc/>
@@ -35,13 +35,13 @@ public readonly struct CallAnswer : IDisposable, IEquatable<CallAnswer>
     /// <inheritdoc/>
     public override int GetHashCode() => HashCode.Combine(_call, _loan);
 
-    /// <summary>The same answer.</summary>
-    /// <param name="left">One.</param>
-    /// <param name="right">The other.</param>
+    /// <summary>Compares for the same answer.</summary>
+    /// <param name="left">First answer.</param>
+    /// <param name="right">Second answer.</param>
     public static bool operator ==(CallAnswer left, CallAnswer right) => left.Equals(right);
 
-    /// <summary>Not the same answer.</summary>
-    /// <param name="left">One.</param>
-    /// <param name="right">The other.</param>
+    /// <summary>Compares for different answers.</summary>
+    /// <param name="left">First answer.</param>
+    /// <param name="right">Second answer.</param>
     public static bool operator !=(CallAnswer left, CallAnswer right) => !left.Equals(right);
 }

@@ -7,24 +7,28 @@ using static Whimbrel.Call;
 namespace Whimbrel;
 
 /// <summary>
-/// A client that asks and awaits answers: many calls at once over one connection, each with an id by which its answer is found, in whatever order they come. What
-/// <see cref="Client"/> has is there: it dials again by its policy, and calls that have not been sent wait for that.
+/// A client for requests with answers: many concurrent calls over one connection, each with an id that identifies its
+/// answer, in any order. The members of <see cref="Client"/> are available: it reconnects by its policy, and calls that
+/// have not been sent wait for that.
 /// </summary>
 /// <remarks>
-/// <para>A call ends exactly once: with its answer, after its time, by its token, or with its connection; then its <see cref="CallException"/> says whether the
-/// request may have been handled. Nothing is sent a second time.</para>
-/// <para>Calls come from any thread. Who awaits on a loop goes on there, who awaits in a callback on the pool in its session's order, and everybody else on the
-/// thread pool: never inside the stack of what brought the answer.</para>
-/// <para>At <see cref="CallOptions.InFlightLimit"/> and <see cref="CallOptions.InFlightLimitBytes"/> calls wait, first come first served, and so they do while a connection is
-/// dialled; above <see cref="CallOptions.WaitingLimit"/> they are refused. Waiting counts against the time of the call.</para>
+/// <para>A call ends exactly once: with its answer, at its timeout, by its token, or with its connection; its
+/// <see cref="CallException"/> then states whether the request may have been handled. No request is sent twice.</para>
+/// <para>Calls may be made on any thread. Code that awaits on a loop resumes there, code in a callback on the pool in
+/// its session's order, and other code on the thread pool: never inside the code that received the answer.</para>
+/// <para>At <see cref="CallOptions.InFlightLimit"/> and <see cref="CallOptions.InFlightLimitBytes"/> calls wait in FIFO
+/// order, and so they do while a connection is opened; above <see cref="CallOptions.WaitingLimit"/> they are rejected.
+/// The wait counts against the timeout of the call.</para>
 /// </remarks>
 public class CallClient : Client
 {
     private const int MostFree = 1024;
 
-    // Guards all below. Calls come from any thread, and answers on the session's: nothing of the user's and no end is told inside.
+    // Guards all fields below. Calls are made on any thread, and answers arrive on the session's: no user code runs
+    // inside, and no task is completed.
     private readonly Lock _gate = new();
-    private readonly Call?[] _table; // those in flight, by the low bits of their ids; twice the limit, so that a free place is near
+    // calls in flight, by the low bits of their ids; twice the limit, so that a free slot is near
+    private readonly Call?[] _table;
     private readonly Stack<Call> _free = [];
     private readonly CallList _inFlight = new();
     private readonly CallList _waiting = new();
@@ -37,9 +41,10 @@ public class CallClient : Client
     private long _lateAnswers;
     private long _unknownAnswers;
 
-    /// <summary>Makes a client; nothing is opened before <see cref="Client.ConnectAsync"/>.</summary>
-    /// <param name="options">Where to connect, engine, TLS, reconnecting and the limits of connections. Copied.</param>
-    /// <param name="format">How requests and answers lie in the stream; null for <see cref="CallFormat.LengthPrefix"/>.</param>
+    /// <summary>Creates a client. Opens nothing before <see cref="Client.ConnectAsync"/>.</summary>
+    /// <param name="options">Address, engine, TLS, reconnect policy and connection limits. Copied.</param>
+    /// <param name="format">Format of requests and answers in the stream; null for
+    /// <see cref="CallFormat.LengthPrefix"/>.</param>
     /// <param name="calls">Limits of calls; null for the defaults.</param>
     public CallClient(ClientOptions options, CallFormat? format = null, CallOptions? calls = null)
         : base(options, static context => new CallClientSession((CallClient)context.Client!))
@@ -51,22 +56,28 @@ public class CallClient : Client
         _idMask = ulong.MaxValue >> (64 - Format.IdBits);
     }
 
-    /// <summary>Makes a client with default options; nothing is opened before <see cref="Client.ConnectAsync"/>.</summary>
-    /// <param name="address">Where to connect, for example <c>tcp://localhost:1111</c> (<see cref="ClientOptions.Address"/>).</param>
-    /// <param name="format">How requests and answers lie in the stream; null for <see cref="CallFormat.LengthPrefix"/>.</param>
+    /// <summary>
+    /// Creates a client with default options. Opens nothing before <see cref="Client.ConnectAsync"/>.
+    /// </summary>
+    /// <param name="address">Address to connect to, for example <c>tcp://localhost:1111</c>
+    /// (<see cref="ClientOptions.Address"/>).</param>
+    /// <param name="format">Format of requests and answers in the stream; null for
+    /// <see cref="CallFormat.LengthPrefix"/>.</param>
     /// <param name="calls">Limits of calls; null for the defaults.</param>
     public CallClient(string address, CallFormat? format = null, CallOptions? calls = null)
         : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, format, calls)
     {
     }
 
-    /// <summary>How requests and answers lie in the stream.</summary>
+    /// <summary>Format of requests and answers in the stream.</summary>
     public CallFormat Format { get; }
 
     /// <summary>Limits of calls.</summary>
     public CallOptions Calls { get; }
 
-    /// <summary>Calls that have been sent and have not ended. Any thread; may have changed when it returns.</summary>
+    /// <summary>
+    /// Number of calls that were sent and have not ended. Any thread; may have changed when it returns.
+    /// </summary>
     public int CallsInFlight
     {
         get
@@ -75,7 +86,9 @@ public class CallClient : Client
         }
     }
 
-    /// <summary>Calls that wait for room or for a connection. Any thread; may have changed when it returns.</summary>
+    /// <summary>
+    /// Number of calls that wait for space or for a connection. Any thread; may have changed when it returns.
+    /// </summary>
     public int CallsWaiting
     {
         get
@@ -84,22 +97,27 @@ public class CallClient : Client
         }
     }
 
-    /// <summary>Answers to calls that had ended: late ones, and second ones. Any thread.</summary>
+    /// <summary>Number of answers to calls that had ended: late and duplicate ones. Any thread.</summary>
     public long LateAnswers => Volatile.Read(ref _lateAnswers);
 
-    /// <summary>Answers with ids that were never given on their connection. Any thread.</summary>
+    /// <summary>Number of answers with ids that were never sent on their connection. Any thread.</summary>
     public long UnknownAnswers => Volatile.Read(ref _unknownAnswers);
 
     // ------------------------------------------------------------------ calling: any thread
 
     /// <summary>Sends a request and completes with its answer.</summary>
-    /// <param name="request">The body. It must not change until the call has completed: it may have to wait.</param>
-    /// <param name="timeout">Time from now to the answer, 1 ms to a day or infinite; null for <see cref="CallOptions.Timeout"/>. Never early.</param>
-    /// <param name="cancellationToken">Gives up: the answer is dropped when it comes. What was sent is not called back.</param>
+    /// <param name="request">Body of the request. Must not change until the call has completed, because the call may
+    /// have to wait.</param>
+    /// <param name="timeout">Maximum time from now to the answer, 1 ms to 1 day or infinite; null for
+    /// <see cref="CallOptions.Timeout"/>. Never early.</param>
+    /// <param name="cancellationToken">Cancels the call: its answer is dropped when it arrives. A sent request is not
+    /// recalled.</param>
     /// <returns>The answer, on loan: dispose it.</returns>
-    /// <exception cref="CallException">(To who awaits.) There is no answer; it says why, and whether the request may have been handled.</exception>
-    /// <exception cref="OperationCanceledException">(To who awaits.) The token was cancelled.</exception>
-    /// <exception cref="ArgumentException">(To who awaits.) The format cannot say this request.</exception>
+    /// <exception cref="CallException">Thrown to the awaiting code: there is no answer. Contains the reason, and
+    /// whether the request may have been handled.</exception>
+    /// <exception cref="OperationCanceledException">Thrown to the awaiting code: the token was cancelled.</exception>
+    /// <exception cref="ArgumentException">Thrown to the awaiting code: the format cannot encode this
+    /// request.</exception>
     public ValueTask<CallAnswer> CallAsync(ReadOnlyMemory<byte> request, TimeSpan? timeout = null, CancellationToken cancellationToken = default)
     {
         TimeSpan time = timeout ?? Calls.Timeout;
@@ -135,13 +153,19 @@ public class CallClient : Client
         return task;
     }
 
-    /// <summary>Sends a message that is no call, and waits for nothing. Any thread; the result is that of a send, and <c>Closed</c> without a connection.</summary>
-    /// <param name="body">The body. Copied.</param>
-    /// <exception cref="ArgumentException">The format cannot say this.</exception>
+    /// <summary>
+    /// Sends a message that is not a call, without waiting. Any thread. Returns the result of the send, and
+    /// <c>Closed</c> without a connection.
+    /// </summary>
+    /// <param name="body">Body of the message. Copied.</param>
+    /// <exception cref="ArgumentException">The format cannot encode this message.</exception>
     public SendResult Push(ReadOnlySpan<byte> body) => Volatile.Read(ref _session) is { } session ? Format.Send(session, 0, body) : SendResult.Closed;
 
-    /// <summary>The server has sent a message that belongs to no call. On the session's thread; what it throws ends the connection. Default: nothing.</summary>
-    /// <param name="body">Valid during the call only.</param>
+    /// <summary>
+    /// Called when the server has sent a message that belongs to no call. On the session's thread; an exception ends
+    /// the connection. Default: no action.
+    /// </summary>
+    /// <param name="body">Body of the message. Valid during the call only.</param>
     protected virtual void OnPush(ReadOnlySpan<byte> body)
     {
     }
@@ -159,7 +183,7 @@ public class CallClient : Client
         SendWaiting();
     }
 
-    /// <summary>False: the connection is to be reset.</summary>
+    /// <summary>Processes an answer. Returns false if the connection is to be reset.</summary>
     internal bool Answered(CallClientSession session, ulong id, ReadOnlySpan<byte> body)
     {
         Call? call;
@@ -169,7 +193,7 @@ public class CallClient : Client
             call = _table[PlaceOf(id)];
             if (call is null || call.Id != id || call.End != CallEnd.None) return MayStray(session, id);
             isTold = TryEnd(call, CallEnd.Answered);
-            // Whoever sends it tells, as soon as this is over.
+            // A thread that is sending the call completes it as soon as the send has returned.
             if (!isTold) call.SetAnswer(body);
         }
 
@@ -202,7 +226,7 @@ public class CallClient : Client
         Call? ended = null;
         lock (_gate)
         {
-            // Somebody may have dialled since.
+            // Another thread may have connected since.
             if (IsBusy) return;
             EndAll(_waiting, CallEnd.NotSent, ref ended);
         }
@@ -223,7 +247,7 @@ public class CallClient : Client
         SendWaiting();
     }
 
-    /// <summary>The call is its awaiter's no more.</summary>
+    /// <summary>Takes the call back when the awaiting code no longer uses it.</summary>
     internal void Return(Call call)
     {
         lock (_gate)
@@ -232,7 +256,7 @@ public class CallClient : Client
         }
     }
 
-    /// <summary>Ends what has had its time. On the loop of the timer.</summary>
+    /// <summary>Ends calls whose time has passed. On the loop of the timer.</summary>
     private void Look()
     {
         long now = Engine.NowMs;
@@ -283,7 +307,7 @@ public class CallClient : Client
     {
         while (ended is { } call)
         {
-            // Told, it may be used again at once.
+            // After its completion the object may be reused at once.
             ended = call.NextEnded;
             call.NextEnded = null;
             call.Tell();
@@ -311,8 +335,11 @@ public class CallClient : Client
         }
     }
 
-    /// <summary>Outside of the gate: the format is the user's. Meanwhile nobody tells the call's end.</summary>
-    /// <returns>There may be room for others: it has ended, or waits again.</returns>
+    /// <summary>
+    /// Sends a call. Outside of the lock, because the format is user code. Until it returns, other threads do not
+    /// complete the call.
+    /// </summary>
+    /// <returns>True if there may be space for other calls: this one has ended, or waits again.</returns>
     private bool Send(Call call, CallClientSession session)
     {
         SendResult result = SendResult.Closed;
@@ -335,8 +362,9 @@ public class CallClient : Client
     }
 
     /// <summary>
-    /// Others have filled the queue of the connection, or the mailbox. Rare: this may allocate. The call counts as sent meanwhile, so that it can end; what is sent then is a request
-    /// whose answer is a late one.
+    /// Sends when there is space, because other messages have filled the send queue or the mailbox. Rare, so it may
+    /// allocate. The call counts as sent in the meantime, so that it can end; a request sent after that leads to a late
+    /// answer.
     /// </summary>
     private void SendWhenRoom(Call call, CallClientSession session)
     {
@@ -372,12 +400,12 @@ public class CallClient : Client
             }
             else if (!call.WasSent)
             {
-                // It is ending, and will say so: nobody tries it again before.
+                // The connection is ending and will report it: no call is tried on it before that.
                 if (ReferenceEquals(_session, session)) _session = null;
                 if (call.End is CallEnd.None or CallEnd.Lost) call.End = IsBusy ? CallEnd.None : CallEnd.NotSent;
                 if (call.End == CallEnd.None)
                 {
-                    // Nothing of it has left: the next connection may have it.
+                    // Nothing of the request was sent, so the next connection may send it.
                     Leave(call);
                     call.State = CallState.Waiting;
                     _waiting.AddFirst(call);
@@ -397,7 +425,7 @@ public class CallClient : Client
         return isOver;
     }
 
-    // ------------------------------------------------------------------ under the gate
+    // ------------------------------------------------------------------ the caller holds the lock
 
     private bool HasRoom(int bytes) => _inFlight.Count == 0 || (_inFlight.Count < Calls.InFlightLimit && _bytesInFlight + bytes <= Calls.InFlightLimitBytes);
 
@@ -421,7 +449,7 @@ public class CallClient : Client
         _bytesInFlight += call.RequestBytes;
     }
 
-    /// <summary>Out of flight.</summary>
+    /// <summary>Removes a call from those in flight.</summary>
     private void Leave(Call call)
     {
         _table[PlaceOf(call.Id)] = null;
@@ -429,7 +457,10 @@ public class CallClient : Client
         _bytesInFlight -= call.RequestBytes;
     }
 
-    /// <summary>True: the caller tells it, outside of the gate. False: whoever sends it at this moment does.</summary>
+    /// <summary>
+    /// Ends a call. Returns true if the caller must complete it, outside of the lock; false if the thread that is
+    /// sending it does.
+    /// </summary>
     private bool TryEnd(Call call, CallEnd end)
     {
         call.End = end;
@@ -440,7 +471,7 @@ public class CallClient : Client
         return true;
     }
 
-    /// <summary>False: the connection is to be reset.</summary>
+    /// <summary>Counts an answer without a call. Returns false if the connection is to be reset.</summary>
     private bool MayStray(CallClientSession session, ulong id)
     {
         ulong given = (_lastId - session.LastIdBefore) & _idMask, place = (id - session.LastIdBefore) & _idMask;

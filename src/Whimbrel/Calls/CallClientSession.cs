@@ -1,11 +1,13 @@
 namespace Whimbrel;
 
-/// <summary>One connection of a <see cref="CallClient"/>: tells it of its frames, its beginning and its end.</summary>
+/// <summary>
+/// One connection of a <see cref="CallClient"/>: passes its frames, its begin and its end to the client.
+/// </summary>
 internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
 {
     private readonly FrameReader _reader = new(owner.Format.Frames);
 
-    /// <summary>The last id that was given before this connection. Guarded by the client's gate.</summary>
+    /// <summary>Last id that was used before this connection. Guarded by the client's lock.</summary>
     internal ulong LastIdBefore { get; set; }
 
     protected override void OnConnected() => owner.Opened(this);

@@ -1,28 +1,32 @@
 namespace Whimbrel;
 
-/// <summary>Why a call has no answer.</summary>
+/// <summary>Reason why a call has no answer.</summary>
 public enum CallFailure
 {
-    /// <summary>The connection ended after the request had been given to it. The peer may have handled it, or not.</summary>
+    /// <summary>
+    /// The connection ended after the request was passed to it. The peer may or may not have handled it.
+    /// </summary>
     ConnectionLost,
 
-    /// <summary>There is no connection, and none comes: the request was not sent.</summary>
+    /// <summary>There is no connection and no pending reconnect: the request was not sent.</summary>
     NotSent,
 
-    /// <summary>So many calls wait already: the request was not sent (<see cref="CallOptions.WaitingLimit"/>).</summary>
+    /// <summary>
+    /// Too many calls were waiting: the request was not sent (<see cref="CallOptions.WaitingLimit"/>).
+    /// </summary>
     Full,
 
-    /// <summary>The answer did not come in time.</summary>
+    /// <summary>The answer did not arrive in time.</summary>
     Timeout,
 }
 
-/// <summary>A call of a <see cref="CallClient"/> has no answer.</summary>
+/// <summary>Exception of a call of a <see cref="CallClient"/> without an answer.</summary>
 public sealed class CallException : IOException
 {
-    /// <summary>Makes an exception of a failure.</summary>
-    /// <param name="failure">Why there is no answer.</param>
-    /// <param name="mayHaveBeenHandled">The request was given to a connection.</param>
-    /// <param name="message">One sentence.</param>
+    /// <summary>Creates an exception for a failure.</summary>
+    /// <param name="failure">Reason why there is no answer.</param>
+    /// <param name="mayHaveBeenHandled">True if the request was passed to a connection.</param>
+    /// <param name="message">Message in one sentence.</param>
     public CallException(CallFailure failure, bool mayHaveBeenHandled, string message)
         : base(message)
     {
@@ -30,12 +34,12 @@ public sealed class CallException : IOException
         MayHaveBeenHandled = mayHaveBeenHandled;
     }
 
-    /// <summary>Why there is no answer.</summary>
+    /// <summary>Reason why there is no answer.</summary>
     public CallFailure Failure { get; }
 
     /// <summary>
-    /// False: nothing of the request has gone to the peer, and it may be called again. True: it was given to a connection, so that the peer may have handled it; who calls
-    /// again must know that this does no harm.
+    /// False if no byte of the request was sent, so that the call may be repeated. True if the request was passed to a
+    /// connection, so that the peer may have handled it; repeat such a call only if handling it twice does no harm.
     /// </summary>
     public bool MayHaveBeenHandled { get; }
 }

@@ -4,36 +4,38 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-// How the id of a call lies in a frame. CallClient and CallSession ask it for each frame; what it says of a frame is all they know of it.
+// How frames encode the id of a call. CallClient and CallSession parse frames only through this class.
 
-/// <summary>What a frame is to calls.</summary>
+/// <summary>Kind of a frame in the call protocol.</summary>
 public enum CallKind
 {
-    /// <summary>A request or an answer: it has the id of a call.</summary>
+    /// <summary>A request or an answer, with the id of a call.</summary>
     Numbered,
 
     /// <summary>A message that belongs to no call.</summary>
     Push,
 
-    /// <summary>None of these: the peer does not speak this protocol. The connection is reset.</summary>
+    /// <summary>The frame violates the protocol. The connection is reset.</summary>
     Malformed,
 }
 
 /// <summary>
-/// How requests and answers lie in frames: derive from it for a protocol that exists, or take <see cref="LengthPrefix"/>. Shared by any number of clients and
-/// sessions; its methods come on any thread, several at once.
+/// Format of requests and answers in frames: derive from it for an existing protocol, or use
+/// <see cref="LengthPrefix"/>. Shared by any number of clients and sessions; its methods are called on any thread,
+/// several at the same time.
 /// </summary>
 public abstract class CallFormat
 {
     private const int MostMessage = 1 << 30;
 
-    // Of each thread that calls; taken out while it is in use, as what is written may call again.
+    // Per calling thread. Removed while it is in use, because a Write may make another call.
     [ThreadStatic]
     private static MessageWriter? t_writer;
 
-    /// <summary>For a protocol of one's own.</summary>
-    /// <param name="frames">How frames lie in the stream, both ways.</param>
-    /// <param name="idBits">Bits that the protocol has for an id, 8 to 64. Ids count up and begin anew; 0 is never the id of a call.</param>
+    /// <summary>Creates a format for a custom protocol.</summary>
+    /// <param name="frames">Format of frames in the stream, in both directions.</param>
+    /// <param name="idBits">Number of bits of an id in the protocol, 8 to 64. Ids count up and wrap around; 0 is never
+    /// the id of a call.</param>
     protected CallFormat(FrameFormat frames, int idBits = 64)
     {
         ArgumentNullException.ThrowIfNull(frames);
@@ -42,34 +44,38 @@ public abstract class CallFormat
         IdBits = idBits;
     }
 
-    /// <summary>How frames lie in the stream.</summary>
+    /// <summary>Format of frames in the stream.</summary>
     public FrameFormat Frames { get; }
 
-    /// <summary>Bits of an id.</summary>
+    /// <summary>Number of bits of an id.</summary>
     public int IdBits { get; }
 
     /// <summary>
-    /// A layout for who has none: 4 bytes length, 8 bytes id, body. Both numbers have their most significant byte first, the length counts id and body, and the
-    /// id 0 is a push.
+    /// Creates a format for new protocols: 4 bytes length, 8 bytes id, body. Both numbers are big-endian, the length
+    /// includes id and body, and the id 0 is a push.
     /// </summary>
-    /// <param name="limitBytes">Most bytes of a body, 1 byte to 1 GiB less 8. Above 1 MiB with <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
+    /// <param name="limitBytes">Maximum length of a body, 1 byte to 1 GiB less 8. Above 1 MiB raise
+    /// <see cref="ConnectionOptions.UnreadLimitBytes"/>, too.</param>
     public static CallFormat LengthPrefix(int limitBytes = 64 * 1024)
     {
         if (limitBytes is < 1 or > MostMessage - LengthPrefixed.IdBytes) Throw.OutOfRange(nameof(limitBytes), limitBytes, "between 1 byte and 1 GiB less 8");
         return new LengthPrefixed(FrameFormat.LengthPrefix(4, limitBytes: limitBytes + LengthPrefixed.IdBytes));
     }
 
-    /// <summary>Reads a received frame.</summary>
+    /// <summary>Parses a received frame.</summary>
     /// <param name="frame">The frame. Valid during the call only.</param>
     /// <param name="id">The id, unless it is a push.</param>
     /// <param name="body">The part of the frame that is the request, the answer or the push.</param>
     protected internal abstract CallKind Read(in Frame frame, out ulong id, out ReadOnlySpan<byte> body);
 
-    /// <summary>Writes a frame, whole: <see cref="FrameFormat.Write"/> of <see cref="Frames"/> helps.</summary>
-    /// <param name="to">Where to.</param>
+    /// <summary>
+    /// Writes a complete frame, for example with <see cref="FrameFormat.Write"/> of <see cref="Frames"/>.
+    /// </summary>
+    /// <param name="to">Writer for the frame.</param>
     /// <param name="id">The id; 0 for a push.</param>
     /// <param name="body">The request, the answer or the push.</param>
-    /// <exception cref="ArgumentException">It cannot be said in this format, or is too long. (To who called or answered.)</exception>
+    /// <exception cref="ArgumentException">The body cannot be encoded in this format, or is too long. Thrown to the
+    /// code that called or answered.</exception>
     protected internal abstract void Write(IBufferWriter<byte> to, ulong id, ReadOnlySpan<byte> body);
 
     internal virtual SendResult Send(Session session, ulong id, ReadOnlySpan<byte> body)

@@ -1,6 +1,6 @@
 namespace Whimbrel;
 
-/// <summary>Calls in the order in which they came; each is in one list at most.</summary>
+/// <summary>Calls in FIFO order; each is in at most one list.</summary>
 internal sealed class CallList
 {
     private Call? _last;

@@ -2,38 +2,51 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>What is done about answers that no call waits for.</summary>
+/// <summary>Treatment of answers without a waiting call.</summary>
 public enum StrayAnswers
 {
     /// <summary>They are counted.</summary>
     Ignore,
 
-    /// <summary>An id that was never given on this connection resets it; late and second answers are counted.</summary>
+    /// <summary>
+    /// An id that was never sent on this connection resets it; late and duplicate answers are counted.
+    /// </summary>
     ResetOnUnknown,
 
-    /// <summary>Any resets the connection. A late answer is one, too: for calls that do not time out and are not cancelled.</summary>
+    /// <summary>
+    /// Each of them resets the connection, also a late answer: for calls without timeout and cancellation.
+    /// </summary>
     ResetOnAny,
 }
 
 /// <summary>Limits of a <see cref="CallClient"/>. Plain data, checked by the client.</summary>
 public sealed class CallOptions
 {
-    /// <summary>Time that a call has, from the call to its answer, unless it says otherwise. 1 ms to a day, or <see cref="System.Threading.Timeout.InfiniteTimeSpan"/>. Default 30 s.</summary>
+    /// <summary>
+    /// Default timeout of a call, from the call to its answer. 1 ms to 1 day, or
+    /// <see cref="System.Threading.Timeout.InfiniteTimeSpan"/>. Default 30 s.
+    /// </summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(30);
 
-    /// <summary>Most calls that have been sent and not answered. 1 up to half of the ids that the format has, at most 65,536; default 1,024.</summary>
+    /// <summary>
+    /// Maximum number of calls that were sent and not answered. 1 to half of the ids of the format, at most 65,536;
+    /// default 1,024.
+    /// </summary>
     public int InFlightLimit { get; init; } = 1024;
 
-    /// <summary>Most bytes of requests of these calls. A single larger one goes when nothing else is in flight. 1 byte to 1 GiB; default 512 KiB.</summary>
+    /// <summary>
+    /// Maximum number of request bytes of these calls. A single larger one is sent when no other call is in flight. 1
+    /// byte to 1 GiB; default 512 KiB.
+    /// </summary>
     public int InFlightLimitBytes { get; init; } = 512 * 1024;
 
     /// <summary>
-    /// Most calls that wait, first come first served: for room in flight, and for a connection while one is dialled. One more is refused with
-    /// <see cref="CallFailure.Full"/>. 0: none waits. Up to 1,048,576; default 1,024.
+    /// Maximum number of calls that wait in FIFO order: for space in flight, and for a connection that is being opened.
+    /// A further one is rejected with <see cref="CallFailure.Full"/>. 0: no call waits. Up to 1,048,576; default 1,024.
     /// </summary>
     public int WaitingLimit { get; init; } = 1024;
 
-    /// <summary>What is done about answers that no call waits for. Default: they are counted.</summary>
+    /// <summary>Treatment of answers without a waiting call. Default: they are counted.</summary>
     public StrayAnswers StrayAnswers { get; init; }
 
     internal void Check(CallFormat format)

@@ -1,10 +1,12 @@
 namespace Whimbrel;
 
 /// <summary>
-/// The answering side of calls: derive from it and override <see cref="OnCall"/>. An answer may come at once or later, from any thread, in any order.
+/// The answering side of calls: derive from it and override <see cref="OnCall"/>. An answer may be sent at once or
+/// later, on any thread, in any order.
 /// </summary>
-/// <param name="format">How requests and answers lie in the stream.</param>
-/// <param name="openLimit">Most calls that have not been answered: with so many nothing more is received until one is; if none is for 10 s, a notice says so. 1 to 65,536.</param>
+/// <param name="format">Format of requests and answers in the stream.</param>
+/// <param name="openLimit">Maximum number of unanswered calls, 1 to 65,536. At the limit receiving pauses until one is
+/// answered; if none is for 10 s, a diagnostic event is reported.</param>
 public abstract class CallSession(CallFormat format, int openLimit = 256) : Session, IFrameTaker
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(10);
@@ -14,13 +16,13 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
     private readonly Lock _gate = new();
     private readonly HashSet<ulong> _open = [];
     private bool _isFull;
-    private int _fullTimes; // guarded by the gate, as the others
+    private int _fullTimes; // guarded by the lock, like the others
     private bool _isWatched;
 
-    /// <summary>How requests and answers lie in the stream.</summary>
+    /// <summary>Format of requests and answers in the stream.</summary>
     public CallFormat Format { get; } = format;
 
-    /// <summary>Calls that have not been answered. Any thread.</summary>
+    /// <summary>Number of unanswered calls. Any thread.</summary>
     public int OpenCalls
     {
         get
@@ -29,21 +31,22 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         }
     }
 
-    /// <summary>A request arrived: <see cref="Answer"/> it, here or later.</summary>
-    /// <param name="id">What the answer belongs to.</param>
-    /// <param name="request">Valid during the call only.</param>
+    /// <summary>Called for each request: call <see cref="Answer"/>, here or later.</summary>
+    /// <param name="id">Id for the answer.</param>
+    /// <param name="request">Body of the request. Valid during the call only.</param>
     protected abstract void OnCall(ulong id, ReadOnlySpan<byte> request);
 
-    /// <summary>A message arrived that is no call. Default: nothing.</summary>
-    /// <param name="body">Valid during the call only.</param>
+    /// <summary>Called for each message that is not a call. Default: no action.</summary>
+    /// <param name="body">Body of the message. Valid during the call only.</param>
     protected virtual void OnPush(ReadOnlySpan<byte> body)
     {
     }
 
     /// <summary>
-    /// The peer's bytes are no frames, or frames that do not belong to this protocol, or it has called twice with one
-    /// id. The default resets the connection and gives a notice of kind <see cref="DiagnosticEventKind.Protocol"/>, at most once a
-    /// minute. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, whose exception says which.
+    /// Called when the peer's data are not frames, or not frames of this protocol, or when it has used an id twice. The
+    /// default resets the connection and reports a diagnostic event of kind <see cref="DiagnosticEventKind.Protocol"/>,
+    /// at most once a minute. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, with an exception
+    /// that has the details.
     /// </summary>
     protected virtual void OnMalformed()
     {
@@ -51,14 +54,19 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         Abort();
     }
 
-    /// <summary>Answers a call, once. Any thread; the result and the limits are those of <see cref="Session.Send(ReadOnlySpan{byte})"/>: only with <c>Queued</c> or <c>Closed</c> is it done.</summary>
-    /// <param name="id">What <see cref="OnCall"/> was given.</param>
-    /// <param name="answer">The body. Copied.</param>
-    /// <exception cref="InvalidOperationException">No call with this id is open: there was none, or it was answered.</exception>
-    /// <exception cref="ArgumentException">It cannot be said in this format, or is too long; the call stays open.</exception>
+    /// <summary>
+    /// Answers a call, once. Any thread; result and limits as in <see cref="Session.Send(ReadOnlySpan{byte})"/>. The
+    /// call is done only with <c>Queued</c> or <c>Closed</c>.
+    /// </summary>
+    /// <param name="id">Id passed to <see cref="OnCall"/>.</param>
+    /// <param name="answer">Body of the answer. Copied.</param>
+    /// <exception cref="InvalidOperationException">No call with this id is open: there was none, or it was
+    /// answered.</exception>
+    /// <exception cref="ArgumentException">The answer cannot be encoded in this format, or is too long; the call stays
+    /// open.</exception>
     public SendResult Answer(ulong id, ReadOnlySpan<byte> answer)
     {
-        // Out of the set before it is sent: the peer may use the id again when it has the answer.
+        // Removed before it is sent, because the peer may reuse the id as soon as it has the answer.
         if (!TryEnd(id)) Diagnostics.Throw.State($"No call with the id {id} is open: it was answered before, or there was none.");
         SendResult result = SendResult.Full;
         try
@@ -74,14 +82,14 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         return result;
     }
 
-    /// <summary>Sends a message that is no answer. Any thread; the result is that of a send.</summary>
-    /// <param name="body">The body. Copied.</param>
-    /// <exception cref="ArgumentException">It cannot be said in this format, or is too long.</exception>
+    /// <summary>Sends a message that is not an answer. Any thread. Returns the result of the send.</summary>
+    /// <param name="body">Body of the message. Copied.</param>
+    /// <exception cref="ArgumentException">The body cannot be encoded in this format, or is too long.</exception>
     public SendResult Push(ReadOnlySpan<byte> body) => Format.Send(this, 0, body);
 
-    /// <summary>Cuts what is unread into requests.</summary>
-    /// <param name="unread">What was left the last time and what has arrived since.</param>
-    /// <returns>The bytes of the whole frames that were given.</returns>
+    /// <summary>Splits unread data into requests.</summary>
+    /// <param name="unread">Unconsumed bytes of the previous call, followed by newly received bytes.</param>
+    /// <returns>Number of bytes of the complete frames that were processed.</returns>
     protected sealed override int OnData(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
     internal sealed override string ReceivingName => nameof(OnCall);
@@ -117,7 +125,7 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         {
             if (!_open.Add(id)) return false;
             if (_open.Count < _openLimit) return true;
-            // Inside the gate: an answer of another thread that makes room resumes behind this, and not before.
+            // Inside the lock: an answer of another thread that makes space must resume after this pause, not before.
             _isFull = true;
             _fullTimes++;
             PauseReceiving();
@@ -126,7 +134,7 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         }
     }
 
-    // Because a busy session is full again and again, one timer serves all of it. Inside the gate.
+    // One timer serves the whole session, because a busy session reaches the limit again and again. Inside the lock.
     private void Watch()
     {
         if (_isWatched) return;

@@ -2,7 +2,7 @@ using Whimbrel.Engines;
 
 namespace Whimbrel;
 
-/// <content>One dial, and the connection that came of it.</content>
+/// <content>One connect, and the connection that it leads to.</content>
 public partial class Client
 {
     private sealed class Attempt(Host host, ReconnectLoop pursuit) : PendingConnect(host, host.NextTargets)
@@ -11,15 +11,15 @@ public partial class Client
 
         internal ReconnectLoop ReconnectLoop { get; } = pursuit;
 
-        /// <summary>Completed when the connection has ended. Guarded by the client's gate.</summary>
+        /// <summary>Waits for the end of the connection. Guarded by the client's lock.</summary>
         internal List<StopWait<bool>> Ended { get; } = [];
 
         internal long ConnectedAtMs { get; private set; }
 
-        /// <summary>The session that opens it when its OnConnected has returned.</summary>
+        /// <summary>The session that opens the connection when its OnConnected returns.</summary>
         internal Session? Opening { get; set; }
 
-        /// <summary>It counts as connected. Changes on the session's thread.</summary>
+        /// <summary>True if the connect counts as successful. Changes on the session's thread.</summary>
         internal bool IsOpen { get; private set; }
 
         protected override (string What, object? Code) Factory => ("The factory of the client", (object?)host.Client._factory ?? host.Client._contextFactory);
@@ -28,14 +28,14 @@ public partial class Client
 
         protected override bool IsOpening => host.Client.HasOpening && ReconnectLoop.IsCancelled;
 
-        /// <summary>Posts it where nobody can be told by an exception. Any thread.</summary>
+        /// <summary>Posts the attempt when no caller can receive an exception. Any thread.</summary>
         internal void PostOrGiveUp()
         {
             if (Post()) return;
             CloseReason reason = new(CloseCause.EngineStopped);
             Finish();
             ReconnectLoop.GiveUp(reason);
-            // Also when a disconnect had ended it meanwhile.
+            // Also if a disconnect has ended it in the meantime.
             ReconnectLoop.Fail(reason);
             TellEnded();
         }
@@ -59,7 +59,7 @@ public partial class Client
             ReconnectLoop.Connected(session);
         }
 
-        /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>
+        /// <summary>Allows the client to connect again (contract 1: also inside the last callback).</summary>
         internal void Finish()
         {
             _isOver = true;

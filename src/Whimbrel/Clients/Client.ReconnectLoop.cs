@@ -3,15 +3,15 @@ using Whimbrel.Engines;
 
 namespace Whimbrel;
 
-/// <content>What one ConnectAsync began.</content>
+/// <content>Reconnecting: the operation that one ConnectAsync starts.</content>
 public partial class Client
 {
     /// <summary>
-    /// What one ConnectAsync began: a dial, and with a policy further ones, one after the other, each with a session of its
-    /// own. The client's current one is in force; a disconnect, a connect by hand and the policy's own end take it out of
-    /// force, under the client's gate, and whatever comes later finds that out. Between two dials it waits on a
-    /// loop, as an undertaking of it. Its sessions call it where their
-    /// callbacks run, never two at once; Fail and StopWaiting on any thread.
+    /// Operation that one ConnectAsync starts: a connect and, with a policy, further ones, one after the other, each
+    /// with a session of its own. The one in the client's field is active. A disconnect, another connect and the
+    /// policy's own end deactivate it, under the client's lock; later events of it are ignored. Between two connects it
+    /// waits on a loop, as a pending operation of that loop. Its sessions call it where their callbacks run, never two
+    /// at once. Fail and StopWaiting may be called on any thread.
     /// </summary>
     private sealed class ReconnectLoop(Host host, CancellationToken cancellation) : PendingOperation
     {
@@ -30,10 +30,10 @@ public partial class Client
 
         internal bool IsTrying => _isTrying;
 
-        /// <summary>Between two dials. Guarded by the client's gate.</summary>
+        /// <summary>True between two connects. Guarded by the client's lock.</summary>
         internal bool IsWaiting => _waitsOn is not null;
 
-        /// <summary>Its caller cancelled, and was not answered before.</summary>
+        /// <summary>True if its caller cancelled before the result was set.</summary>
         internal bool IsCancelled => !IsAnswered && cancellation.IsCancellationRequested;
 
         internal Client Client => host.Client;
@@ -75,7 +75,7 @@ public partial class Client
             return true;
         }
 
-        /// <summary>Answers the caller, if nobody has before.</summary>
+        /// <summary>Sets the caller's result to this failure, unless it was set before.</summary>
         internal void Fail(CloseReason reason)
         {
             if (!TryAnswer()) return;
@@ -105,7 +105,7 @@ public partial class Client
             if (TryAnswer()) Result.SetResult(session);
         }
 
-        /// <summary>The session has had its last callback. Goes on, or ends.</summary>
+        /// <summary>Called after the session's last callback. Starts the next connect, or ends.</summary>
         internal void Ended(Attempt attempt, Loop loop, CloseReason reason, bool wasConnected)
         {
             ReconnectPolicy? policy = Client.Options.Reconnect;
@@ -181,7 +181,7 @@ public partial class Client
             }
         }
 
-        /// <summary>False when it was out of force already.</summary>
+        /// <summary>Deactivates it. Returns false if it was not active.</summary>
         private bool TakeOutOfForce()
         {
             _isTrying = false;
@@ -193,9 +193,11 @@ public partial class Client
             }
         }
 
-        // -------------------------------------------------------------- between two dials
+        // -------------------------------------------------------------- between two connects
 
-        /// <summary>False when it went out of force: the event may have disconnected or dialled.</summary>
+        /// <summary>
+        /// Starts the wait. Returns false if it was deactivated, because the event may have disconnected or connected.
+        /// </summary>
         private bool TryWait(Loop loop, TimeSpan delay)
         {
             lock (Client._gate)
@@ -204,7 +206,7 @@ public partial class Client
                 _waitsOn = loop;
             }
 
-            // Sessions that run on the pool end there, and what a loop knows is its own.
+            // Sessions on the pool end on another thread, and the state of a loop may be used on the loop only.
             long delayMs = (long)Math.Ceiling(delay.TotalMilliseconds);
             if (loop.IsCurrent) StartTimer(loop, delayMs);
             else if (!loop.PostControl(static (l, p, _, ms) => ((ReconnectLoop)p!).StartTimer(l, ms), this, null, delayMs)) GiveUp(new CloseReason(CloseCause.EngineStopped));
@@ -233,7 +235,7 @@ public partial class Client
             attempt.PostOrGiveUp();
         }
 
-        /// <summary>It is out of force: the timer goes. Any thread.</summary>
+        /// <summary>Cancels the timer after the deactivation. Any thread.</summary>
         internal void StopWaiting()
         {
             _isTrying = false;

@@ -7,41 +7,43 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// Makes any number of connections from one set of options, which is validated and prepared once: what a pool of connections, or a
-/// load generator, dials with. Where <see cref="Client"/> holds one connection and may dial it again, this one keeps none: each call
-/// of <see cref="ConnectAsync"/> is a dial of its own. All methods may be called from any thread.
+/// Opens any number of connections from one set of options, which is validated and prepared once: for connection pools
+/// and load generators. <see cref="Client"/> holds one connection and may reconnect it; this class holds none, and each
+/// call of <see cref="ConnectAsync"/> is independent. All methods may be called from any thread.
 /// </summary>
 public sealed class Connector : IAsyncDisposable
 {
     private readonly Lock _gate = new(); // guards the state and the attempts
     private readonly HashSet<Attempt> _attempts = [];
     private Host? _host;
-    private Task _warm = Task.CompletedTask; // the first dials wait for it
+    private Task _warm = Task.CompletedTask; // the first connects wait for it
     private StopWait<bool>? _ended;
     private bool _isDisposed;
 
-    /// <summary>Makes a dialler; nothing is opened before <see cref="ConnectAsync"/>.</summary>
-    /// <param name="options">Copied, and validated by the first dial. Without <see cref="ClientOptions.Reconnect"/>: nobody would know whose place a new connection takes.</param>
+    /// <summary>Creates a connector. Opens nothing before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="options">Options, copied now and validated by the first connect.
+    /// <see cref="ClientOptions.Reconnect"/> must be null, because no caller would expect the new connection.</param>
     public Connector(ClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
         Options = (ClientOptions)options.Clone();
     }
 
-    /// <summary>Makes a dialler with default options; nothing is opened before <see cref="ConnectAsync"/>.</summary>
-    /// <param name="address">Where to connect, for example <c>tcp://localhost:1111</c> (<see cref="ClientOptions.Address"/>).</param>
+    /// <summary>Creates a connector with default options. Opens nothing before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="address">Address to connect to, for example <c>tcp://localhost:1111</c>
+    /// (<see cref="ClientOptions.Address"/>).</param>
     public Connector(string address)
         : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) })
     {
     }
 
-    /// <summary>The options it was made with.</summary>
+    /// <summary>The options of the connector.</summary>
     public ClientOptions Options { get; }
 
-    /// <summary>The engine that serves it.</summary>
+    /// <summary>The engine that the connector uses.</summary>
     public Engine Engine => Options.EngineOrDefault;
 
-    /// <summary>Its sessions that dial, are connected or end.</summary>
+    /// <summary>Number of its sessions that are connecting, connected or ending.</summary>
     public int SessionCount
     {
         get
@@ -50,17 +52,24 @@ public sealed class Connector : IAsyncDisposable
         }
     }
 
-    /// <summary>All its connected sessions, as a group that has its members by itself. Throws before the first dial.</summary>
-    public SessionGroup Sessions => _host?.Everyone ?? throw new InvalidOperationException("The connector has not dialled yet.");
+    /// <summary>
+    /// All connected sessions, as a group with automatic membership. Throws before the first connect.
+    /// </summary>
+    public SessionGroup Sessions => _host?.Everyone ?? throw new InvalidOperationException("The connector has not connected yet.");
 
     /// <summary>
-    /// Dials and completes after the session's OnConnected, with the session that the connection has then. Throws <see cref="NetworkException"/> when it fails (after
-    /// OnConnectFailed), <see cref="OperationCanceledException"/> when cancelled, <see cref="ArgumentException"/> with all mistakes in the options,
-    /// <see cref="ObjectDisposedException"/> after dispose, and what the factory throws. With TLS the first dial in a process begins later (<see cref="Client.ConnectAsync"/>).
+    /// Connects, and completes after the session's OnConnected, with the session that has the connection then. An
+    /// exception of the factory is thrown to the caller. With TLS the first connect in a process begins later
+    /// (<see cref="Client.ConnectAsync"/>).
     /// </summary>
-    /// <param name="factory">Makes the session of this dial, on its loop.</param>
-    /// <param name="loop">The loop it will live on; null for <see cref="ClientOptions.Loop"/>, or the loops of the engine in turn.</param>
-    /// <param name="cancellationToken">Gives up the dial, in whatever phase it is.</param>
+    /// <exception cref="NetworkException">The connect failed (after OnConnectFailed).</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    /// <exception cref="ArgumentException">The options have mistakes; the message lists all of them.</exception>
+    /// <exception cref="ObjectDisposedException">The connector was disposed.</exception>
+    /// <param name="factory">Function that creates the session of this connect, on its loop.</param>
+    /// <param name="loop">Loop of the connection; null for <see cref="ClientOptions.Loop"/>, or the loops of the engine
+    /// in turn.</param>
+    /// <param name="cancellationToken">Cancels the connect, in any phase.</param>
     public ValueTask<Session> ConnectAsync(Func<Session> factory, Loop? loop = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(factory);
@@ -84,14 +93,14 @@ public sealed class Connector : IAsyncDisposable
     private Host Prepare(Engine engine)
     {
         Options.Validate(engine);
-        if (Options.Reconnect is not null) throw new ArgumentException("ClientOptions.Reconnect is set: a connector dials when it is told to. Give the policy to a Client.");
+        if (Options.Reconnect is not null) throw new ArgumentException("ClientOptions.Reconnect is set: a connector does not reconnect. Give the policy to a Client.");
         TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
         engine.Start();
         if (tls is not null) _warm = engine.WarmUpTls(tls);
         return new Host(this, engine, tls);
     }
 
-    /// <summary>Closes every connection gracefully and gives up the dials under way; the dialler goes on.</summary>
+    /// <summary>Closes every connection gracefully and cancels pending connects; the connector stays usable.</summary>
     public void DisconnectAll()
     {
         Attempt[] attempts;
@@ -99,10 +108,13 @@ public sealed class Connector : IAsyncDisposable
         foreach (Attempt attempt in attempts) attempt.Close();
     }
 
-    /// <summary><see cref="DisconnectAll"/>, and completes when all have ended. Later dials throw.</summary>
-    /// <exception cref="NetworkException">
-    /// (To who awaits.) With category Timeout: <see cref="ConnectionOptions.DrainTimeout"/> and a second more have passed while a callback did not return; the message names it.
-    /// </exception>
+    /// <summary>
+    /// Disconnects as <see cref="DisconnectAll"/> does, and completes when all connections have ended. Later connects
+    /// throw.
+    /// </summary>
+    /// <exception cref="NetworkException">Thrown to the awaiting code, with category Timeout:
+    /// <see cref="ConnectionOptions.DrainTimeout"/> plus one second has passed while a callback did not return. The
+    /// message names it.</exception>
     public ValueTask DisposeAsync()
     {
         StopWait<bool> ended;
@@ -121,7 +133,10 @@ public sealed class Connector : IAsyncDisposable
         return task;
     }
 
-    /// <summary>The end takes its time: connections drain slowly, within limits of their own, or somebody's callback holds them up. A thread of its own.</summary>
+    /// <summary>
+    /// Checks why the end takes long: connections drain slowly, within their own limits, or a callback blocks them. On
+    /// a thread of its own.
+    /// </summary>
     private void LookAfterEnd(StopWait<bool> wait)
     {
         if (!wait.IsOpen) return;
@@ -147,7 +162,7 @@ public sealed class Connector : IAsyncDisposable
         ended?.TryEnd(true);
     }
 
-    /// <summary>The dialler as its connections see it.</summary>
+    /// <summary>State of the connector, as seen by its connections.</summary>
     private sealed class Host : ConnectionHost
     {
         internal Host(Connector owner, Engine engine, TlsProfile? tls)
@@ -158,7 +173,7 @@ public sealed class Connector : IAsyncDisposable
             Tls = tls;
         }
 
-        /// <summary>What it dials, in this order.</summary>
+        /// <summary>The addresses to connect to, in this order.</summary>
         internal List<EndPoint> Targets { get; }
 
         internal override object Owner { get; }
@@ -217,7 +232,7 @@ public sealed class Connector : IAsyncDisposable
             if (Thrown is null && TryAnswer()) Result.SetResult(session);
         }
 
-        /// <summary>The session has had its last callback, or there never was one.</summary>
+        /// <summary>Called after the session's last callback, or if there never was a session.</summary>
         internal void Ended(CloseReason reason)
         {
             bool wasCancelled = IsCancelled;

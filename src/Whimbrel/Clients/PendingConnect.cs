@@ -4,38 +4,49 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>One dial of a client or a dialler, and the connection that came of it. On the loop where it was begun, but for the members that say otherwise.</summary>
+/// <summary>
+/// One connect of a client or connector, and the connection that it leads to. Used on the loop where it was started,
+/// unless the member's documentation says otherwise.
+/// </summary>
 internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targets)
 {
     private Loop? _loop;
-    private Loop? _chosen; // also before it began there
+    private Loop? _chosen; // set before the attempt starts there
     private bool _closeAsked;
 
     internal Session? Session { get; set; }
 
-    /// <summary>What OnConnected has thrown, of the session or of one that took over.</summary>
+    /// <summary>Exception of OnConnected, of the session or of one that took over.</summary>
     internal Exception? Thrown { get; set; }
 
-    /// <summary>The reason that a failed connect reports: what OnConnected threw, if it threw, however the session's protocol has ended.</summary>
+    /// <summary>
+    /// Returns the reason that a failed connect reports: the exception of OnConnected, if it threw, whatever the
+    /// session's protocol reported.
+    /// </summary>
     protected internal CloseReason ReasonFor(CloseReason reason) => Thrown is { } thrown ? new CloseReason(CloseCause.UserException, 0, thrown) : reason;
 
     private ClientOptions Options => (ClientOptions)host.Options;
 
-    /// <summary>The user's factory, as messages name it.</summary>
+    /// <summary>The application's factory, and its name in messages.</summary>
     protected abstract (string What, object? Code) Factory { get; }
 
-    /// <summary>Its caller gave up before it was connected.</summary>
+    /// <summary>True if the caller cancelled before the connection was established.</summary>
     protected abstract bool IsCancelled { get; }
 
-    /// <summary>It is connected, which does not count yet, and its caller has given up.</summary>
+    /// <summary>
+    /// True if the connection is established, does not count as connected yet, and the caller has cancelled.
+    /// </summary>
     protected virtual bool IsOpening => false;
 
-    /// <summary>Calls the user's factory; what that throws is told by <see cref="FactoryThrew"/>.</summary>
+    /// <summary>Calls the application's factory; its exception is passed to <see cref="FactoryThrew"/>.</summary>
     protected abstract Session? MakeSession(Loop loop);
 
     protected abstract void FactoryThrew(Exception exception);
 
-    /// <summary>Begins it on this loop, that of the options, or one of them all. False when the engine is disposed. Any thread.</summary>
+    /// <summary>
+    /// Starts the attempt on this loop, on that of the options, or on one of all loops. Returns false if the engine is
+    /// disposed. Any thread.
+    /// </summary>
     internal bool Post(Loop? wanted = null)
     {
         _chosen = wanted ?? Options.Loop ?? host.Engine.NextLoop();
@@ -51,7 +62,7 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         try
         {
             session = MakeSession(loop);
-            if (session is null || session.IsUsed) Throw.State($"The factory must give a new session for each dial, and gave {(session is null ? "null" : "one that had a connection before")}.");
+            if (session is null || session.IsUsed) Throw.State($"The factory must return a new session for each connect, and returned {(session is null ? "null" : "one that had a connection before")}.");
         }
         catch (Exception e)
         {
@@ -68,11 +79,11 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         Connection connection = loop.TakeConnection();
         connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), Options.LocalEndPoint, PeerAddress.Of(targets[0]));
         session.SetRemoteEndPoint(targets[0]);
-        // Also an attempt that was given up before it began has both callbacks (contract 1).
+        // A cancelled attempt also gets both callbacks (contract 1).
         connection.Connecting(null);
     }
 
-    /// <summary>The session's OnConnecting has returned.</summary>
+    /// <summary>Starts to connect, after the session's OnConnecting has returned.</summary>
     internal void Connect(Connection connection)
     {
         if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
@@ -80,7 +91,10 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         if (connection.State == ConnectionState.Connecting) new ConnectOperation(connection, targets, Options.LocalEndPoint).Start(Options.ConnectTimeout);
     }
 
-    /// <summary>Gives up the dial; a connection stays. Any thread. Before Start ran there is no loop yet, and Start looks at the token itself.</summary>
+    /// <summary>
+    /// Cancels the connect; an established connection stays. Any thread. Before Start has run there is no loop yet;
+    /// Start checks the token itself.
+    /// </summary>
     internal void Cancel() => Volatile.Read(ref _loop)?.PostControl(
         static (_, a, _, _) =>
         {
@@ -89,14 +103,14 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         },
         this);
 
-    /// <summary>Closes the connection gracefully, or gives up the dial. Any thread.</summary>
+    /// <summary>Closes the connection gracefully, or cancels the connect. Any thread.</summary>
     internal void Close()
     {
         Volatile.Write(ref _closeAsked, true);
         Session?.CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
-    /// <summary>The user code that holds its end up. Any thread; true a moment ago.</summary>
+    /// <summary>Returns the user code that delays the end. Any thread; the result may be slightly outdated.</summary>
     internal List<UnfinishedCall> FindUnfinished()
     {
         List<UnfinishedCall> found = [];
@@ -105,7 +119,7 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         return found;
     }
 
-    /// <summary>Why there is no connection, for who awaits it.</summary>
+    /// <summary>Returns the exception for a caller that awaits a failed connect.</summary>
     internal static NetworkException Failure(List<EndPoint> targets, CloseReason reason, string more = "")
     {
         string tried = reason.Exception is AggregateException all ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}." : "";

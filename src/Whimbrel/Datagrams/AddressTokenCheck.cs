@@ -1,14 +1,19 @@
 namespace Whimbrel;
 
-/// <summary>What <see cref="AddressTokens.Check"/> says about a token.</summary>
+/// <summary>Result of <see cref="AddressTokens.Check"/>.</summary>
 public enum AddressTokenCheck
 {
-    /// <summary>We made it, for this peer, and its time is not over: the peer receives what is sent to its address.</summary>
+    /// <summary>
+    /// The token was issued by this key for this peer and has not expired: the peer receives what is sent to its
+    /// address.
+    /// </summary>
     Valid,
 
-    /// <summary>We made it for this peer, and its time is over. Answer with a new one.</summary>
+    /// <summary>The token was issued for this peer and has expired. Answer with a new one.</summary>
     Expired,
 
-    /// <summary>Not ours, changed, for somebody else, or of a key that is no longer kept.</summary>
+    /// <summary>
+    /// The token is invalid: modified, issued for another peer, or with a key that is no longer kept.
+    /// </summary>
     Wrong,
 }

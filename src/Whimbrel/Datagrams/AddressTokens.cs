@@ -5,29 +5,33 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// Tokens that prove an address without remembering anybody: a server sends one to where a datagram says it came from, and only who
-/// receives there can send it back. HMAC-SHA256, cut to 128 bits, over the time, the peer's address and port and, if wanted, data of the
-/// protocol. Any thread; no call but the constructors and Rotate allocates.
+/// Tokens that prove a peer's address without per-peer state. A server sends a token to the source address of a
+/// datagram, and only a peer that receives at this address can return it. HMAC-SHA256, truncated to 128 bits, over the
+/// time, the peer's address and port and, optionally, data of the protocol. Any thread; only the constructors and
+/// Rotate allocate.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>A token is <see cref="TokenBytes"/> bytes: number of the key, time (48 bits), code (128 bits). Whoever sees it learns the time and nothing of the key.</item>
-/// <item>It is good for one address, one port and one scope, from the moment it was made until its lifetime is over, any number of times.</item>
-/// <item>The time is an argument, in milliseconds that do not go back. Within one process that is <see cref="Loop.TimeMs"/>; several machines with one key
-/// need one clock, such as Unix time.</item>
-/// <item>Rotate begins to use another key; tokens of the one before stay good for their lifetime, older ones are wrong.</item>
-/// <item>The comparison takes as long for a wrong code as for a right one.</item>
+/// <item>A token is <see cref="TokenBytes"/> bytes: number of the key, time (48 bits), code (128 bits). It reveals the
+/// time and nothing about the key.</item>
+/// <item>It is valid for one address, port and scope, from its creation until its lifetime has passed, any number of
+/// times.</item>
+/// <item>The time is an argument, in milliseconds that never go back. Within one process use <see cref="Loop.TimeMs"/>;
+/// several machines with the same key need a common clock, such as Unix time.</item>
+/// <item>Rotate switches to another key. Tokens of the previous key stay valid for their lifetime; older ones become
+/// invalid.</item>
+/// <item>The comparison takes constant time.</item>
 /// </list>
 /// </remarks>
 public sealed class AddressTokens
 {
-    /// <summary>Bytes of a token.</summary>
+    /// <summary>Length of a token in bytes.</summary>
     public const int TokenBytes = 1 + TimeBytes + CodeBytes;
 
-    /// <summary>Most bytes of the protocol that a token can be bound to.</summary>
+    /// <summary>Maximum number of protocol bytes that a token can be bound to.</summary>
     public const int MaxBoundBytes = 256;
 
-    /// <summary>Fewest bytes of a key.</summary>
+    /// <summary>Minimum length of a key in bytes.</summary>
     public const int MinKeyBytes = 16;
 
     private const int TimeBytes = 6;
@@ -39,18 +43,19 @@ public sealed class AddressTokens
     private readonly long _skewMs;
     private volatile Keys _keys;
 
-    /// <summary>Tokens with a random key: good in this process only.</summary>
-    /// <param name="lifetime">How long a token is good. 1 ms up to 30 days.</param>
+    /// <summary>Creates tokens with a random key: valid in this process only.</summary>
+    /// <param name="lifetime">Lifetime of a token. 1 ms to 30 days.</param>
     public AddressTokens(TimeSpan lifetime)
         : this(lifetime, RandomNumberGenerator.GetBytes(32))
     {
     }
 
-    /// <summary>Tokens with a key of yours: all servers that have it take each other's tokens.</summary>
-    /// <param name="lifetime">How long a token is good. 1 ms up to 30 days.</param>
-    /// <param name="key">Random bytes, at least <see cref="MinKeyBytes"/>, 32 is right; copied.</param>
-    /// <param name="keyNumber">Its number, 0 up to 255: the same on all servers that have the key.</param>
-    /// <param name="clockSkew">How far in the future a token may have been made, for servers whose clocks differ. Default zero; at most the lifetime.</param>
+    /// <summary>Creates tokens with a given key: all servers with this key accept each other's tokens.</summary>
+    /// <param name="lifetime">Lifetime of a token. 1 ms to 30 days.</param>
+    /// <param name="key">Random bytes, at least <see cref="MinKeyBytes"/>, preferably 32; copied.</param>
+    /// <param name="keyNumber">Number of the key, 0 to 255: the same on all servers with this key.</param>
+    /// <param name="clockSkew">Maximum time by which a token may be from the future, for servers with different clocks.
+    /// Default zero; at most the lifetime.</param>
     public AddressTokens(TimeSpan lifetime, ReadOnlySpan<byte> key, byte keyNumber = 0, TimeSpan clockSkew = default)
     {
         if (lifetime < TimeSpan.FromMilliseconds(1) || lifetime > TimeSpan.FromDays(30)) Throw.OutOfRange(nameof(lifetime), lifetime, "1 ms to 30 days");
@@ -61,29 +66,36 @@ public sealed class AddressTokens
         _keys = new Keys(key.ToArray(), keyNumber, null, 0);
     }
 
-    /// <summary>Uses another random key from now on, numbered one higher; 255 is followed by 0. Tokens of the key before stay good for their lifetime.</summary>
+    /// <summary>
+    /// Switches to another random key with the next number; 255 is followed by 0. Tokens of the previous key stay valid
+    /// for their lifetime.
+    /// </summary>
     public void Rotate() => Rotate(RandomNumberGenerator.GetBytes(32), (byte)(_keys.Number + 1));
 
-    /// <summary>Uses another key from now on. Tokens of the key before stay good for their lifetime. Any thread; the last of several wins.</summary>
+    /// <summary>
+    /// Switches to another key. Tokens of the previous key stay valid for their lifetime. Any thread; the last call has
+    /// precedence.
+    /// </summary>
     /// <param name="key">Random bytes, at least <see cref="MinKeyBytes"/>; copied.</param>
-    /// <param name="keyNumber">Its number: another than that of the key before.</param>
+    /// <param name="keyNumber">Number of the key, different from that of the previous key.</param>
     public void Rotate(ReadOnlySpan<byte> key, byte keyNumber)
     {
         CheckKey(key);
         Keys before = _keys;
-        if (keyNumber == before.Number) throw new ArgumentException($"The key in use has number {keyNumber}: the next one needs another, or nobody can tell their tokens apart.", nameof(keyNumber));
+        if (keyNumber == before.Number) throw new ArgumentException($"The key in use has number {keyNumber}: the next one needs another, otherwise their tokens could not be distinguished.", nameof(keyNumber));
         _keys = new Keys(key.ToArray(), keyNumber, before.Key, before.Number);
     }
 
     /// <summary>Writes a token for a peer.</summary>
-    /// <param name="token">Where: at least <see cref="TokenBytes"/> bytes.</param>
-    /// <param name="peer">Who it is for. Nobody throws <see cref="ArgumentException"/>.</param>
-    /// <param name="nowMs">Milliseconds of the clock that <see cref="Check"/> is given too.</param>
-    /// <param name="bound">What else it must be good for only, such as the number of a connection; at most <see cref="MaxBoundBytes"/>.</param>
+    /// <param name="token">Buffer of at least <see cref="TokenBytes"/> bytes.</param>
+    /// <param name="peer">Peer that the token is for. <c>default</c> throws <see cref="ArgumentException"/>.</param>
+    /// <param name="nowMs">Milliseconds of the same clock as for <see cref="Check"/>.</param>
+    /// <param name="bound">Additional data that the token is bound to, such as the number of a connection; at most
+    /// <see cref="MaxBoundBytes"/>.</param>
     public void Write(Span<byte> token, in DatagramPeer peer, long nowMs, ReadOnlySpan<byte> bound = default)
     {
         if (token.Length < TokenBytes) throw new ArgumentException($"A token has {TokenBytes} bytes, and there is room for {token.Length}.", nameof(token));
-        if (peer.IsNone) throw new ArgumentException("The peer is nobody: a sender without a name has no address to prove.", nameof(peer));
+        if (peer.IsNone) throw new ArgumentException("The peer is empty: a sender without a name has no address to prove.", nameof(peer));
         if (bound.Length > MaxBoundBytes) throw new ArgumentException($"A token can be bound to at most {MaxBoundBytes} bytes, not {bound.Length}.", nameof(bound));
         Keys keys = _keys;
         token[0] = keys.Number;
@@ -91,11 +103,13 @@ public sealed class AddressTokens
         Compute(keys.Key, token[..(1 + TimeBytes)], in peer, bound, token.Slice(1 + TimeBytes, CodeBytes));
     }
 
-    /// <summary>Says whether a token proves the address of the peer that sent it. Anything may come: nothing throws.</summary>
-    /// <param name="token">The bytes that came; of another length than <see cref="TokenBytes"/> they are wrong.</param>
-    /// <param name="peer">Who sent them.</param>
-    /// <param name="nowMs">Milliseconds of the clock that <see cref="Write"/> was given.</param>
-    /// <param name="bound">As for <see cref="Write"/>.</param>
+    /// <summary>
+    /// Checks whether a token proves the address of the peer that sent it. Never throws, whatever data arrives.
+    /// </summary>
+    /// <param name="token">Received bytes; any other length than <see cref="TokenBytes"/> is invalid.</param>
+    /// <param name="peer">Peer that sent them.</param>
+    /// <param name="nowMs">Milliseconds of the same clock as for <see cref="Write"/>.</param>
+    /// <param name="bound">Additional data, as for <see cref="Write"/>.</param>
     public AddressTokenCheck Check(ReadOnlySpan<byte> token, in DatagramPeer peer, long nowMs, ReadOnlySpan<byte> bound = default)
     {
         if (token.Length != TokenBytes || peer.IsNone || bound.Length > MaxBoundBytes) return AddressTokenCheck.Wrong;
@@ -105,7 +119,7 @@ public sealed class AddressTokens
         Span<byte> code = stackalloc byte[CodeBytes];
         Compute(key, token[..(1 + TimeBytes)], in peer, bound, code);
         if (!CryptographicOperations.FixedTimeEquals(code, token[(1 + TimeBytes)..])) return AddressTokenCheck.Wrong;
-        // Only now: of a token that is not ours the time means nothing.
+        // Checked last, because the time of an invalid token means nothing.
         long ageMs = AgeMs(token[1..], nowMs);
         return ageMs >= -_skewMs && ageMs < _lifetimeMs ? AddressTokenCheck.Valid : AddressTokenCheck.Expired;
     }
@@ -121,7 +135,9 @@ public sealed class AddressTokens
         BinaryPrimitives.WriteUInt16BigEndian(target[4..], (ushort)timeMs);
     }
 
-    /// <summary>From 48 bits of each: right as long as both are less than 4,000 years apart.</summary>
+    /// <summary>
+    /// Returns the age, from 48 bits of each time: correct while both are less than 4,000 years apart.
+    /// </summary>
     private static long AgeMs(ReadOnlySpan<byte> time, long nowMs)
     {
         long madeMs = ((long)BinaryPrimitives.ReadUInt32BigEndian(time) << 16) | BinaryPrimitives.ReadUInt16BigEndian(time[4..]);
@@ -131,7 +147,7 @@ public sealed class AddressTokens
 
     private static void Compute(byte[] key, ReadOnlySpan<byte> head, in DatagramPeer peer, ReadOnlySpan<byte> bound, Span<byte> code)
     {
-        // Each part has a fixed length or its length in front: two different contents never give the same bytes.
+        // Each part has a fixed length or a length prefix, so that two different inputs never give the same bytes.
         Span<byte> text = stackalloc byte[64 + MaxNameBytes + MaxBoundBytes];
         head.CopyTo(text);
         int at = head.Length;

@@ -3,17 +3,19 @@ using System.Numerics;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// What may be answered to peers that have not proved that they receive at their address: no more datagrams and no more bytes than
-/// they sent, times a factor. So a forged sender cannot aim more at somebody than it spends itself. One for each socket and loop, on its
-/// thread; pure, the time is an argument.
+/// Limits answers to peers that have not proved their address: no more datagrams and bytes than the peer sent, times a
+/// factor. So a forged source address cannot direct more traffic at a victim than the attacker sends. One for each
+/// socket and loop, on the loop's thread; pure, the time is an argument.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Of a peer that is not verified, what was spent never exceeds what was received times the factor, in datagrams and in bytes.</item>
-/// <item>A verified peer (<see cref="Verify"/>) is not limited; it is verified until nothing has come from it for <see cref="VerifiedMs"/>.</item>
-/// <item>The table never grows. Who is pushed out loses a credit or a verification and gains nothing: first the unverified, each time the
-/// one that has been quiet for longest.</item>
-/// <item>Nothing allocates.</item>
+/// <item>For an unverified peer, the amount sent never exceeds the amount received times the factor, in datagrams and
+/// in bytes.</item>
+/// <item>A verified peer (<see cref="Verify"/>) is not limited; it stays verified until nothing has arrived from it for
+/// <see cref="VerifiedMs"/>.</item>
+/// <item>The table never grows. An evicted peer loses its credit or verification and gains nothing: unverified peers
+/// are evicted first, each time the one that was silent for longest.</item>
+/// <item>No allocations.</item>
 /// </list>
 /// </remarks>
 internal sealed class AnswerBudget
@@ -36,18 +38,18 @@ internal sealed class AnswerBudget
 
     internal int Places => _entries.Length;
 
-    /// <summary>A datagram came.</summary>
+    /// <summary>Records a received datagram.</summary>
     internal void Received(in DatagramPeer peer, int bytes, long nowMs)
     {
         ref Entry entry = ref FindOrTake(in peer, nowMs);
         if (entry.IsVerified && nowMs - entry.SeenMs >= VerifiedMs) entry.IsVerified = false;
         entry.SeenMs = nowMs;
-        // What nobody could spend in a life is enough.
+        // Capped at a credit that can never be spent.
         entry.Bytes = Math.Min(entry.Bytes + ((long)bytes * _factor), long.MaxValue / 2);
         entry.Datagrams = Math.Min(entry.Datagrams + _factor, long.MaxValue / 2);
     }
 
-    /// <summary>Answers of so many datagrams and bytes are to leave. False: not all of them may, and nothing was spent.</summary>
+    /// <summary>Spends credit for answers. Returns false, and spends nothing, if not all of them are allowed.</summary>
     internal bool TrySpend(in DatagramPeer peer, int datagrams, int bytes, long nowMs)
     {
         ref Entry entry = ref Find(in peer, out bool isThere);
@@ -59,17 +61,17 @@ internal sealed class AnswerBudget
         return true;
     }
 
-    /// <summary>They did not leave after all.</summary>
+    /// <summary>Returns the credit of answers that were not sent.</summary>
     internal void Refund(in DatagramPeer peer, int datagrams, int bytes)
     {
         ref Entry entry = ref Find(in peer, out bool isThere);
-        // Of a verified peer nothing was taken.
+        // A verified peer spends no credit.
         if (!isThere || entry.IsVerified) return;
         entry.Datagrams += datagrams;
         entry.Bytes += bytes;
     }
 
-    /// <summary>The peer has proved that it receives at its address.</summary>
+    /// <summary>Marks the peer as verified.</summary>
     internal void Verify(in DatagramPeer peer, long nowMs)
     {
         ref Entry entry = ref FindOrTake(in peer, nowMs);
@@ -77,7 +79,7 @@ internal sealed class AnswerBudget
         entry.SeenMs = nowMs;
     }
 
-    /// <summary>It has to prove it again.</summary>
+    /// <summary>Removes the peer, so that it must prove its address again.</summary>
     internal void Forget(in DatagramPeer peer)
     {
         ref Entry entry = ref Find(in peer, out bool isThere);

@@ -5,42 +5,42 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>Why a batch of sends ended.</summary>
+/// <summary>Reason why a batch of sends ended.</summary>
 internal enum BatchEnd
 {
     /// <summary>The queue is empty.</summary>
     Empty,
 
-    /// <summary>The turn's share was sent.</summary>
+    /// <summary>The share of this turn was sent.</summary>
     Share,
 
-    /// <summary>The system takes no more for now.</summary>
+    /// <summary>The kernel accepts no more for now.</summary>
     WouldBlock,
 }
 
 /// <summary>
-/// Datagrams by recvmmsg and sendmmsg, for the Linux engines: many in one call, runs of one size to one peer as one segmented
-/// message, coalesced ones split again. The memory of one loop, for all its datagram sockets; nothing in it outlives a call. Next to
-/// read: <see cref="TryReceive"/>, then <see cref="Send"/>.
+/// Receives and sends datagrams with recvmmsg and sendmmsg, for the Linux engines: many in one call. Runs of one size
+/// to one peer are sent as one segmented message, and coalesced ones are split again. The memory of one loop, shared by
+/// all its datagram sockets; no data outlives a call.
 /// </summary>
-// Safe: every pointer is memory of this object or of a queued datagram, and no system call keeps one after it has returned.
+// Safe: every pointer is memory of this object or of a queued datagram, and no system call keeps one.
 internal sealed unsafe class DatagramBatch
 {
     private const int Messages = 64;
     private const int ReceiveBytes = 64 * 1024;
 
-    /// <summary>Not a power of two: buffers at the same place of the cache would push each other out of it.</summary>
+    /// <summary>Not a power of two, because buffers at the same cache index would evict each other.</summary>
     private const int ReceiveStride = ReceiveBytes + (3 * 64);
     private const int NameBytes = SocketAbi.MaxAddressBytes;
     private const int ControlBytes = 64;
     private const int ErrorControlBytes = 256;
     private const int ErrorsPerTurn = 64;
 
-    /// <summary>Datagrams that one socket may send before the others have their turn.</summary>
+    /// <summary>Number of datagrams that one socket may send before other sockets get their turn.</summary>
     private const int SendShare = 1024;
 
     private readonly UnixNames _names = new();
-    private readonly int[] _entries = new int[Messages]; // datagrams of each message
+    private readonly int[] _entries = new int[Messages]; // datagrams in each message
     private byte* _memory;
     private byte* _buffers;
     private MultiMessage* _receives;
@@ -49,8 +49,8 @@ internal sealed unsafe class DatagramBatch
     private byte* _receiveControls;
     private byte* _sendNames;
     private byte* _sendControls;
-    private nuint _room; // bytes that each message has
-    private int _used; // messages that the last call wrote over
+    private nuint _room; // receive buffer size of each message
+    private int _used; // messages that the last call has overwritten
 
     internal DatagramBatch()
     {
@@ -93,10 +93,12 @@ internal sealed unsafe class DatagramBatch
 
     // ------------------------------------------------------------------ receive
 
-    /// <summary>One call, and what it brought. Completes the resident's receives. False when the system has no memory for it now.</summary>
+    /// <summary>
+    /// Makes one call and completes the socket's receives. Returns false if the kernel has no memory for it now.
+    /// </summary>
     internal bool TryReceive(int fd, DatagramResident resident)
     {
-        // Coalesced datagrams come as one, however small the limit of each is.
+        // Coalesced datagrams arrive as one, however small the limit of each is.
         nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.Options.ReceiveLimitBytes, ReceiveBytes));
         Reset(room);
         int count = Syscall.ReceiveMessages(fd, _receives, Messages, SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC, null);
@@ -104,7 +106,7 @@ internal sealed unsafe class DatagramBatch
         {
             int error = Syscall.LastError;
             if (error is Errno.EAGAIN or Errno.EINTR) return true;
-            // With an error queue, this is only the announcement of what is there.
+            // With an error queue, this error only announces its entries.
             if (!resident.HasErrorQueue) resident.NoteReceiveError(error);
             return error is not (Errno.ENOMEM or Errno.ENOBUFS);
         }
@@ -117,14 +119,16 @@ internal sealed unsafe class DatagramBatch
         return true;
     }
 
-    /// <summary>After the loan: until then answers may lie there.</summary>
+    /// <summary>Poisons the buffers after the loan, because queued answers may lie there until then.</summary>
     [Conditional("DEBUG")]
     private void PoisonAll()
     {
         for (int i = 0; i < _used; i++) Loop.PoisonReceived(new Span<byte>(_receives[i].Header.Vectors->Base, (int)Math.Min(_receives[i].Length, (uint)_room)));
     }
 
-    /// <summary>What the last call wrote over is set again; all of it when the room is another one.</summary>
+    /// <summary>
+    /// Resets the messages that the last call has overwritten; all of them if the buffer size has changed.
+    /// </summary>
     private void Reset(nuint room)
     {
         int count = room == _room ? _used : Messages;
@@ -153,15 +157,15 @@ internal sealed unsafe class DatagramBatch
             return;
         }
 
-        // What a handler answers with is mostly what it got: it leaves from where it lies, or is copied before the next batch comes.
-        // Single ones are copied: then they lie one behind the other, and leave as one segmented message.
+        // Handlers often answer with the data they received: it is sent from this memory, or copied before the next
+        // batch arrives. Single datagrams are copied, so that they are contiguous and leave as one segmented message.
         int joined = Math.Min(length, room);
         resident.Queue.Lend(data, joined);
         resident.CompleteReceives(new ReadOnlySpan<byte>(data, joined), length, segment, in peer);
         resident.Queue.Lend(null, 0);
     }
 
-    /// <summary>The size of coalesced datagrams, or 0. Notes what the receive buffer has dropped.</summary>
+    /// <summary>Returns the size of coalesced datagrams, or 0. Records what the receive buffer has dropped.</summary>
     private static int ReadControl(ref MessageHeader header, DatagramResident resident)
     {
         int segment = 0;
@@ -190,7 +194,7 @@ internal sealed unsafe class DatagramBatch
                 return DatagramPeer.V6(*(ulong*)(name + 8), *(ulong*)(name + 16), BinaryPrimitives.ReverseEndianness(*(ushort*)(name + 2)), *(uint*)(name + 24));
             case SocketAbi.AF_UNIX when length > sizeof(ushort):
                 ReadOnlySpan<byte> path = new(name + sizeof(ushort), (int)Math.Min(length, NameBytes) - sizeof(ushort));
-                // An abstract name has all its bytes, a path ends at its zero.
+                // An abstract name has all its bytes, a path ends at its zero byte.
                 if (path[0] != 0 && path.IndexOf((byte)0) is >= 0 and int end) path = path[..end];
                 return DatagramPeer.Unix(_names.Intern(path));
             default:
@@ -200,7 +204,7 @@ internal sealed unsafe class DatagramBatch
 
     // ------------------------------------------------------------------ errors of the network
 
-    /// <summary>Reads what ICMP told of datagrams that were sent: at most a turn's worth.</summary>
+    /// <summary>Reads ICMP errors of sent datagrams, at most one turn's share.</summary>
     internal void ReadErrors(int fd, DatagramResident resident)
     {
         byte* control = stackalloc byte[ErrorControlBytes];
@@ -213,7 +217,8 @@ internal sealed unsafe class DatagramBatch
             nint length = Syscall.ReceiveMessage(fd, &header, DatagramAbi.MSG_ERRQUEUE | SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC);
             if (length < 0)
             {
-                // What stands in the socket itself is its announcement: taken off, or it would be reported for ever.
+                // The error of the socket itself only announces the queue: it is removed, otherwise it would be
+                // reported repeatedly.
                 int pending;
                 uint size = sizeof(int);
                 int rest = Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &pending, &size) == 0 ? pending : 0;
@@ -238,7 +243,7 @@ internal sealed unsafe class DatagramBatch
             if (isError)
             {
                 ExtendedError* error = (ExtendedError*)(at + sizeof(ControlHeader));
-                // A local one was told by the send itself.
+                // Local errors were already returned by the send itself.
                 if (error->Origin is DatagramAbi.SO_EE_ORIGIN_ICMP or DatagramAbi.SO_EE_ORIGIN_ICMP6)
                 {
                     DatagramPeer peer = header.NameLength > 0 ? DecodePeer(header.Name, header.NameLength) : resident.Remote;
@@ -278,7 +283,7 @@ internal sealed unsafe class DatagramBatch
             int error = Syscall.LastError;
             if (error == Errno.EINTR) continue;
             if (error == Errno.EAGAIN) return BatchEnd.WouldBlock;
-            // It may have been the error of an earlier datagram, which this call has only reported, and so taken off.
+            // The error may belong to an earlier datagram, and was cleared by this call; so the send is tried again.
             if (!wasRetried)
             {
                 wasRetried = true;
@@ -289,7 +294,8 @@ internal sealed unsafe class DatagramBatch
             wasRetried = false;
             if (_entries[0] > 1 && error is Errno.EINVAL or Errno.EMSGSIZE or Errno.EIO or Errno.EOPNOTSUPP)
             {
-                // Its members are larger than the path takes in one piece, or the device cannot do it: from now on one by one.
+                // The segments are larger than the path accepts in one piece, or the device cannot segment: datagrams
+                // of this size are sent one by one from now on.
                 resident.SegmentLimit = error is Errno.EINVAL or Errno.EMSGSIZE ? queue[0].Length - 1 : 0;
                 continue;
             }
@@ -300,12 +306,12 @@ internal sealed unsafe class DatagramBatch
         return BatchEnd.Empty;
     }
 
-    /// <summary>Fills the messages with as much of the queue as there is room for. How many.</summary>
+    /// <summary>Fills the messages with as much of the queue as fits. Returns their number.</summary>
     private int Build(DatagramResident resident, DatagramQueue queue)
     {
         int count = 0;
         int next = 0;
-        int offset = 0; // in a kept run that cannot go as one
+        int offset = 0; // within a kept run that cannot be sent as one
         while (count < Messages && next < queue.EntryCount)
         {
             ref QueuedDatagram first = ref queue[next];
@@ -323,8 +329,9 @@ internal sealed unsafe class DatagramBatch
 
             int bytes = size;
             int run = 1;
-            // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size. To members on this machine a
-            // run is cut again for each of them, which costs more than it saves (measured: twice, with 100).
+            // Port 0, which a forged sender may use, is always rejected, and that error must not be taken for a size
+            // error. For members on this machine a run is split again for each of them, which costs more than it saves
+            // (measured: twice, with 100).
             bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNone) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
             if (size <= resident.SegmentLimit && size > 0 && !isAlone)
             {
@@ -353,7 +360,9 @@ internal sealed unsafe class DatagramBatch
         return count;
     }
 
-    /// <summary>How many entries from there on are for one peer, of one size but the last, and lie one behind the other.</summary>
+    /// <summary>
+    /// Returns the number of entries from there on that are for one peer, of one size except the last, and contiguous.
+    /// </summary>
     private static int RunAt(DatagramQueue queue, int start, out int bytes)
     {
         ref QueuedDatagram first = ref queue[start];

@@ -2,7 +2,7 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>Native memory for queued datagrams. Its queue owns it.</summary>
+/// <summary>Native memory for queued datagrams. Owned by its queue.</summary>
 // Safe: see DatagramQueue.
 internal sealed unsafe class DatagramChunk
 {
@@ -18,7 +18,7 @@ internal sealed unsafe class DatagramChunk
 
     internal int Used { get; set; }
 
-    /// <summary>Entries whose bytes are here.</summary>
+    /// <summary>Number of entries with bytes in this chunk.</summary>
     internal int Live { get; set; }
 
     internal DatagramChunk? Next { get; set; }

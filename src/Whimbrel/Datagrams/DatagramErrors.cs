@@ -5,21 +5,24 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>What error numbers mean for datagrams, in sentences. The ordinary ones are made once: a flood of errors allocates nothing. Any thread.</summary>
+/// <summary>
+/// Converts error numbers of datagram calls to sentences. Common ones are cached, so that a flood of errors allocates
+/// nothing. Any thread.
+/// </summary>
 internal static class DatagramErrors
 {
     private const int Kept = 256;
 
     private static readonly NetworkError?[] s_known = new NetworkError?[Kept];
 
-    /// <summary>More than <see cref="DatagramOptions.AnswerLimit"/> allows.</summary>
+    /// <summary>Error for more datagrams than <see cref="DatagramOptions.AnswerLimit"/> allows.</summary>
     internal static NetworkError Withheld { get; } =
         new(0, ErrorCategory.Limit, "It would have been more than AnswerLimit allows for a peer that has not proved its address. See docs/symptoms/datagram-not-sent.md, or: whimbrel explain datagram-not-sent.");
 
     internal static NetworkError Of(int error)
     {
         if ((uint)error >= Kept) return Make(error);
-        // Two threads may both make it, and both are right.
+        // Two threads may both create it, with the same result.
         return s_known[error] ??= Make(error);
     }
 
@@ -35,12 +38,12 @@ internal static class DatagramErrors
         return new NetworkError(error, category, $"{WordsOf(error)} See docs/symptoms/datagram-not-sent.md, or: whimbrel explain datagram-not-sent.");
     }
 
-    /// <summary>Why, and the system's own words.</summary>
+    /// <summary>Returns the reason and the system's error text.</summary>
     internal static string WordsOf(int error)
     {
         string why = error switch
         {
-            Errno.ECONNREFUSED => "Nobody receives at that port.",
+            Errno.ECONNREFUSED => "No socket receives at that port.",
             Errno.EMSGSIZE => "The datagram is larger than the path takes.",
             Errno.EPERM => "A firewall rule of this machine dropped it.",
             Errno.EACCES => "The system forbids it: a broadcast address needs the option Broadcast, or a firewall rule said no.",

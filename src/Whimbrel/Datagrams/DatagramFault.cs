@@ -1,8 +1,8 @@
 namespace Whimbrel;
 
-/// <summary>Why a datagram did not leave, or did not get there. A value.</summary>
-/// <param name="Peer">Who it was for.</param>
-/// <param name="Error">Error number, kind, and a sentence.</param>
-/// <param name="Length">Bytes of the datagram; -1 where the system does not tell.</param>
-/// <param name="PathMtu">Largest packet that the path takes, where the system tells it; else 0.</param>
+/// <summary>Error of a datagram that was not sent or not delivered. A value.</summary>
+/// <param name="Peer">Destination of the datagram.</param>
+/// <param name="Error">Error number, category, and a sentence.</param>
+/// <param name="Length">Length of the datagram in bytes; -1 if the system does not report it.</param>
+/// <param name="PathMtu">Largest packet of the path in bytes, if the system reports it; otherwise 0.</param>
 public readonly record struct DatagramFault(DatagramPeer Peer, NetworkError Error, int Length, int PathMtu);

@@ -5,13 +5,13 @@ using Whimbrel.Engines;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// Pull style: where the datagrams of a socket without a handler wait for receive calls. The loop puts in; any thread takes out, first
-/// come first served. At its limit the loop stops receiving, and goes on when half of it is free.
+/// Queue of received datagrams for a socket without a handler: the loop adds them, and receive calls of any thread take
+/// them in FIFO order. At its limit the loop stops receiving, and continues when half of it is free.
 /// </summary>
-[SuppressMessage("Design", "CA1001", Justification = "Whoever blocks may still be on its way out of the wait when the socket is closed: the collector frees the event.")]
+[SuppressMessage("Design", "CA1001", Justification = "A blocked thread may still be leaving the wait when the socket is closed: the collector frees the event.")]
 internal sealed class DatagramInbox(Engine engine, int limitBytes)
 {
-    /// <summary>What an empty datagram counts, so that a flood of them is bounded too.</summary>
+    /// <summary>Size that an entry counts in addition, so that a flood of empty datagrams is bounded, too.</summary>
     private const int EntryBytes = 64;
 
     private readonly Lock _gate = new();
@@ -21,18 +21,18 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
     private readonly LinkedList<DatagramReceiveOperation> _receivers = new();
     private Exception? _failure;
     private DatagramResident? _resident;
-    private bool _isStopped; // receiving, for lack of room
+    private bool _isStopped; // receiving, because the inbox was full
     private bool _isClosed;
 
     internal bool IsFull { get; private set; }
 
     private long Held => _waiting.Bytes + ((long)_waiting.Count * EntryBytes);
 
-    // ------------------------------------------------------------------ the loop's side
+    // ------------------------------------------------------------------ the loop
 
     internal void BelongTo(DatagramResident resident) => _resident = resident;
 
-    /// <summary>False when no more is wanted for now. What is put is always kept.</summary>
+    /// <summary>Adds a datagram, always. Returns false if the loop should stop receiving.</summary>
     internal bool Put(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
     {
         while (true)
@@ -57,7 +57,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
             }
             catch (Exception e)
             {
-                // The caller's memory: he is told, and the next one gets the datagram.
+                // The caller's memory has thrown: the caller gets the exception, and the next one the datagram.
                 receiver.SetException(e);
                 continue;
             }
@@ -67,7 +67,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
         }
     }
 
-    /// <summary>Tells one receive call of an error of the connected peer: who waits, or the next.</summary>
+    /// <summary>Fails one receive call with an error of the connected peer: a waiting one, or the next.</summary>
     internal void Fail(Exception failure)
     {
         DatagramReceiveOperation? receiver;
@@ -85,7 +85,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
         receiver.SetException(failure);
     }
 
-    /// <summary>The socket is closed. What is here can still be taken.</summary>
+    /// <summary>Called when the socket is closed. Stored datagrams can still be received.</summary>
     internal void Close()
     {
         List<DatagramReceiveOperation> receivers = [];
@@ -99,7 +99,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
         foreach (DatagramReceiveOperation receiver in receivers) receiver.SetException(ClosedError());
     }
 
-    /// <summary>Nobody can take anything any more.</summary>
+    /// <summary>Frees the memory, when no caller can receive any more.</summary>
     internal void Free()
     {
         lock (_gate) _waiting.Free();
@@ -136,7 +136,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
         return task;
     }
 
-    /// <summary>False when the time passed. Blocks; not on a loop's thread.</summary>
+    /// <summary>Receives a datagram; returns false after the timeout. Blocks; not on a loop's thread.</summary>
     internal bool TryReceive(Span<byte> target, TimeSpan timeout, out ReceivedDatagram datagram)
     {
         if (Loop.Current is not null) Throw.BlocksLoop("Receive");
@@ -193,7 +193,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
         return _isClosed ? ClosedError() : null;
     }
 
-    /// <summary>A wait was cancelled. True when it was still waiting.</summary>
+    /// <summary>Cancels a wait. Returns true if it was still pending.</summary>
     internal bool TryCancel(DatagramReceiveOperation operation)
     {
         lock (_gate)

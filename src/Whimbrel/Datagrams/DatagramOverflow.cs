@@ -1,11 +1,15 @@
 namespace Whimbrel;
 
-/// <summary>What happens to a datagram when the send queue is at its limit. SendAsync waits for room under either.</summary>
+/// <summary>
+/// Policy for a datagram when the send queue is at its limit. SendAsync waits for space under either.
+/// </summary>
 public enum DatagramOverflow
 {
-    /// <summary>It is not taken: Send gives <see cref="SendResult.Full"/>.</summary>
+    /// <summary>The new datagram is rejected: Send returns <see cref="SendResult.Full"/>.</summary>
     DropNewest,
 
-    /// <summary>The oldest that wait make room for it, and are counted as dropped: for values of which only the newest counts.</summary>
+    /// <summary>
+    /// The oldest queued datagrams are dropped and counted: for data of which only the newest is useful.
+    /// </summary>
     DropOldest,
 }

@@ -7,12 +7,13 @@ using Whimbrel.Datagrams;
 namespace Whimbrel;
 
 /// <summary>
-/// Where a datagram came from or goes to, as a value of 32 bytes: IP address, scope and port inline, a Unix path as an interned
-/// reference. May be stored, compared and used as a key; making one from what was received allocates nothing.
+/// Source or destination of a datagram, as a value of 32 bytes: IP address, scope and port inline, a Unix path as an
+/// interned reference. May be stored, compared and used as a key. Creating one for a received datagram allocates
+/// nothing.
 /// </summary>
 /// <remarks>
-/// An IPv4 address that arrived at a dual-stack socket is given as IPv4, and may be sent to as such. <c>default</c> is nobody: a
-/// Unix sender without a name, or the peer of a connected socket.
+/// An IPv4 address that arrived at a dual-stack socket is represented as IPv4, and may be sent to as such.
+/// <c>default</c> is no peer: a Unix sender without a name, or the peer of a connected socket.
 /// </remarks>
 public readonly struct DatagramPeer : IEquatable<DatagramPeer>
 {
@@ -23,7 +24,7 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
     private readonly UnixName? _name;
     private readonly uint _scope;
     private readonly ushort _port;
-    private readonly byte _family; // 0 nobody, 4, 6, 1 Unix
+    private readonly byte _family; // 0 none, 4, 6, 1 Unix
 
     private DatagramPeer(ulong high, ulong low, uint scope, ushort port, byte family, UnixName? name = null)
     {
@@ -35,9 +36,9 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         _name = name;
     }
 
-    /// <summary>A peer at an IP address. One in the form ::ffff:a.b.c.d counts as IPv4.</summary>
-    /// <param name="address">IPv4 or IPv6; the scope of a link-local address is kept.</param>
-    /// <param name="port">0 up to 65,535. Nobody receives at port 0.</param>
+    /// <summary>Creates a peer with an IP address. The form ::ffff:a.b.c.d counts as IPv4.</summary>
+    /// <param name="address">IPv4 or IPv6 address; the scope of a link-local address is kept.</param>
+    /// <param name="port">Port, 0 to 65,535. No socket receives at port 0.</param>
     public DatagramPeer(IPAddress address, int port)
     {
         ArgumentNullException.ThrowIfNull(address);
@@ -50,7 +51,10 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
             : V6(MemoryMarshal.Read<ulong>(bytes), MemoryMarshal.Read<ulong>(bytes[8..]), (ushort)port, (uint)address.ScopeId);
     }
 
-    /// <summary>A peer at an end point: IP, Unix path or abstract name. Throws <see cref="ArgumentException"/> for any other kind.</summary>
+    /// <summary>
+    /// Creates a peer from an end point: IP, Unix path or abstract name. Throws <see cref="ArgumentException"/> for any
+    /// other kind.
+    /// </summary>
     /// <param name="endPoint">The end point.</param>
     public DatagramPeer(EndPoint endPoint)
     {
@@ -63,10 +67,10 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         };
     }
 
-    /// <summary>True for <c>default</c>: a sender without a name, who cannot be answered.</summary>
+    /// <summary>True for <c>default</c>: a sender without a name, which cannot be answered.</summary>
     public bool IsNone => _family == 0;
 
-    /// <summary>InterNetwork, InterNetworkV6, Unix, or Unspecified for nobody.</summary>
+    /// <summary>InterNetwork, InterNetworkV6, Unix, or Unspecified for <c>default</c>.</summary>
     public AddressFamily Family => _family switch
     {
         4 => AddressFamily.InterNetwork,
@@ -75,16 +79,16 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         _ => AddressFamily.Unspecified,
     };
 
-    /// <summary>The port; 0 for a Unix peer.</summary>
+    /// <summary>Port; 0 for a Unix peer.</summary>
     public int Port => _port;
 
-    /// <summary>The scope (interface) of an IPv6 address; 0 where there is none.</summary>
+    /// <summary>Scope (interface) of an IPv6 address; 0 if there is none.</summary>
     public long ScopeId => _scope;
 
-    /// <summary>The path of a Unix peer, with '@' before an abstract name; null for others.</summary>
+    /// <summary>Path of a Unix peer, with '@' before an abstract name; null for others.</summary>
     public string? Path => _name?.Text;
 
-    /// <summary>True when the address is an IP multicast group.</summary>
+    /// <summary>True if the address is an IP multicast group.</summary>
     public bool IsMulticast => _family switch
     {
         4 => ((uint)_high & 0xF0) == 0xE0,
@@ -115,14 +119,14 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
 
     internal static DatagramPeer V6(ulong high, ulong low, ushort port, uint scope)
     {
-        // ::ffff:a.b.c.d, in the order of the bytes in memory.
+        // ::ffff:a.b.c.d, in the byte order in memory.
         if (high == 0 && (uint)low == 0xFFFF0000) return V4((uint)(low >> 32), port);
         return new DatagramPeer(high, low, scope, port, 6);
     }
 
     internal static DatagramPeer Unix(UnixName name) => new(0, 0, 0, 0, 1, name);
 
-    /// <summary>Writes all but the Unix name, for the way through a mailbox.</summary>
+    /// <summary>Writes everything except the Unix name, for passing it through a mailbox.</summary>
     internal void Pack(Span<byte> target)
     {
         MemoryMarshal.Write(target, _high);
@@ -140,8 +144,10 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         (byte)MemoryMarshal.Read<ushort>(source[22..]),
         name);
 
-    /// <summary>The same address with another port: with 0, a key for all that comes from one address.</summary>
-    /// <param name="port">0 up to 65,535.</param>
+    /// <summary>
+    /// Returns the same address with another port; with port 0, a key for all datagrams of one address.
+    /// </summary>
+    /// <param name="port">Port, 0 to 65,535.</param>
     public DatagramPeer WithPort(int port)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(port);
@@ -151,9 +157,12 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
 
     internal static DatagramPeer WithoutPortAndScope(in DatagramPeer peer) => new(peer._high, peer._low, 0, 0, peer._family, peer._name);
 
-    /// <summary>Writes the bytes of the IP address in network order: 4 or 16. False when there is none, or no room.</summary>
-    /// <param name="target">Room for 16 bytes.</param>
-    /// <param name="count">Bytes written.</param>
+    /// <summary>
+    /// Writes the bytes of the IP address in network order: 4 or 16. Returns false if there is no address or not enough
+    /// space.
+    /// </summary>
+    /// <param name="target">Buffer of 16 bytes.</param>
+    /// <param name="count">Number of bytes written.</param>
     public bool TryWriteAddress(Span<byte> target, out int count)
     {
         count = 0;
@@ -171,7 +180,7 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         return true;
     }
 
-    /// <summary>The address as an end point; null for nobody. Allocates.</summary>
+    /// <summary>Returns the address as an end point; null for <c>default</c>. Allocates.</summary>
     public EndPoint? ToEndPoint() => _family switch
     {
         0 => null,
@@ -179,7 +188,7 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         _ => new IPEndPoint(ToAddress()!, _port),
     };
 
-    /// <summary>The IP address; null for a Unix peer and for nobody. Allocates.</summary>
+    /// <summary>Returns the IP address; null for a Unix peer and for <c>default</c>. Allocates.</summary>
     public IPAddress? ToAddress()
     {
         if (_family == 4) return new IPAddress((uint)_high);
@@ -201,7 +210,9 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
     /// <inheritdoc/>
     public override int GetHashCode() => HashCode.Combine(_high, _low, _scope, _port, _name);
 
-    /// <summary>As <see cref="IPEndPoint"/> writes it, or the Unix path; "nobody" for <c>default</c>.</summary>
+    /// <summary>
+    /// Returns the text of an <see cref="IPEndPoint"/>, or the Unix path; a fixed word for <c>default</c>.
+    /// </summary>
     public override string ToString() => _family switch
     {
         0 => "nobody",
@@ -209,13 +220,13 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         _ => new IPEndPoint(ToAddress()!, _port).ToString(),
     };
 
-    /// <summary>The same address and port.</summary>
-    /// <param name="left">One peer.</param>
-    /// <param name="right">The other.</param>
+    /// <summary>Compares address and port.</summary>
+    /// <param name="left">First peer.</param>
+    /// <param name="right">Second peer.</param>
     public static bool operator ==(DatagramPeer left, DatagramPeer right) => left.Equals(right);
 
-    /// <summary>Another address or port.</summary>
-    /// <param name="left">One peer.</param>
-    /// <param name="right">The other.</param>
+    /// <summary>Compares address and port.</summary>
+    /// <param name="left">First peer.</param>
+    /// <param name="right">Second peer.</param>
     public static bool operator !=(DatagramPeer left, DatagramPeer right) => !left.Equals(right);
 }

@@ -5,18 +5,18 @@ using Whimbrel.Linux;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// One queued datagram, or a run: datagrams of one size and one peer, one behind the other, the last perhaps shorter. Its bytes do not
-/// move while it is queued, except at the end of a loan.
+/// One queued datagram, or a run: contiguous datagrams of one size to one peer, the last one possibly shorter. Its
+/// bytes do not move while it is queued, except at the end of a loan.
 /// </summary>
 internal unsafe struct QueuedDatagram
 {
     internal byte* Data;
 
-    /// <summary>Bytes of the first that are here, and bytes that it had.</summary>
+    /// <summary>Stored length of the first datagram, and its full length.</summary>
     internal int Length;
     internal int FullLength;
 
-    /// <summary>Datagrams, and bytes of all of them.</summary>
+    /// <summary>Number of datagrams, and their total length.</summary>
     internal int Count;
     internal int TotalBytes;
     internal DatagramPeer Peer;
@@ -24,12 +24,13 @@ internal unsafe struct QueuedDatagram
 }
 
 /// <summary>
-/// Whole datagrams in order, in native chunks that are filled one after the other, so that datagrams which were queued together lie
-/// together (one segmented send of a run is one stretch of memory). Allocates nothing once it is as large as it gets. Its owner
-/// guards it and knows the limits. While memory is lent to it (<see cref="Lend"/>), datagrams that lie there are queued where they are.
+/// Whole datagrams in order, in native chunks that are filled one after the other, so that datagrams queued together
+/// are contiguous (a segmented send of a run uses one stretch of memory). Allocates nothing once it has reached its
+/// maximum size. Its owner synchronizes it and checks the limits. While memory is lent to it (<see cref="Lend"/>),
+/// datagrams inside that memory are queued in place.
 /// </summary>
-// Safe: a chunk is given up only when no entry of it is left, and entries are removed only when the system has taken their bytes; who
-// lends memory keeps it until EndLoan.
+// Safe: a chunk is freed only when it has no entries left, and entries are removed only when the kernel has accepted
+// their bytes. Lent memory is kept by its owner until EndLoan.
 internal sealed unsafe class DatagramQueue
 {
     internal const int ChunkBytes = 128 * 1024;
@@ -40,22 +41,24 @@ internal sealed unsafe class DatagramQueue
     private DatagramChunk? _last;
     private DatagramChunk? _spare;
 
-    // Stands for memory of somebody else; counts the entries that lie there.
+    // Stands for lent memory; counts the entries there.
     private readonly DatagramChunk _loan = new(0);
     private byte* _lent;
     private nuint _lentBytes;
 
-    /// <summary>Runs are kept as they are; else each of their datagrams is an entry. For an engine that sends runs.</summary>
+    /// <summary>
+    /// True if runs are kept as one entry, for an engine that sends runs; otherwise each datagram is an entry.
+    /// </summary>
     internal bool KeepsRuns { get; set; }
 
-    /// <summary>Datagrams.</summary>
+    /// <summary>Number of datagrams.</summary>
     internal int Count { get; private set; }
 
     internal int EntryCount { get; private set; }
 
     internal long Bytes { get; private set; }
 
-    /// <summary>An entry; 0 is the oldest.</summary>
+    /// <summary>Returns an entry; 0 is the oldest.</summary>
     internal ref QueuedDatagram this[int index] => ref _entries[(_head + index) & (_entries.Length - 1)];
 
     internal void Append(ReadOnlySpan<byte> data, int fullLength, in DatagramPeer peer) => Add(data, 1, data.Length, fullLength, in peer);
@@ -81,10 +84,10 @@ internal sealed unsafe class DatagramQueue
         Bytes += data.Length;
     }
 
-    /// <summary>Datagrams of one size, the last perhaps shorter. Not empty.</summary>
+    /// <summary>Appends datagrams of one size, the last one possibly shorter. Not empty.</summary>
     internal void AppendRun(ReadOnlySpan<byte> run, int size, in DatagramPeer peer)
     {
-        // As much as one segmented message takes, in one piece of memory.
+        // As many as one segmented message can contain, in one stretch of memory.
         int most = KeepsRuns ? size * Math.Clamp(DatagramOptions.MaxDatagramBytes / size, 1, DatagramAbi.MaxSegments) : size;
         for (int start = 0; start < run.Length; start += most)
         {
@@ -102,14 +105,17 @@ internal sealed unsafe class DatagramQueue
         return target;
     }
 
-    /// <summary>What lies in this memory is not copied from now on: it stays there, unchanged, until <see cref="EndLoan"/>. 0 bytes: nothing more is.</summary>
+    /// <summary>
+    /// Lends memory: data inside it is not copied from now on, but must stay there, unchanged, until
+    /// <see cref="EndLoan"/>. With 0 bytes, ends that for further data.
+    /// </summary>
     internal void Lend(byte* memory, int bytes)
     {
         _lent = memory;
         _lentBytes = (nuint)bytes;
     }
 
-    /// <summary>The memory of all loans is wanted back: what is still queued of it is copied.</summary>
+    /// <summary>Ends all loans: data that is still queued is copied.</summary>
     internal void EndLoan()
     {
         for (int i = 0; _loan.Live > 0; i++)
@@ -124,7 +130,7 @@ internal sealed unsafe class DatagramQueue
         }
     }
 
-    /// <summary>The oldest ones are done with.</summary>
+    /// <summary>Removes the oldest datagrams.</summary>
     internal void Remove(int count)
     {
         Count -= count;
@@ -154,7 +160,10 @@ internal sealed unsafe class DatagramQueue
         Reclaim();
     }
 
-    /// <summary>Removes the oldest one behind <paramref name="kept"/> that must stay. Some must stay only where no runs are kept.</summary>
+    /// <summary>
+    /// Removes the oldest datagram after the first <paramref name="kept"/>, which must stay. Used only where no runs
+    /// are kept.
+    /// </summary>
     internal void RemoveBehind(int kept)
     {
         for (int i = kept; i > 0; i--) (this[i], this[i - 1]) = (this[i - 1], this[i]);
@@ -185,7 +194,7 @@ internal sealed unsafe class DatagramQueue
         while (_first is { Live: 0 } chunk)
         {
             chunk.Used = 0;
-            // The last one is filled from its beginning again: it is the one in the cache.
+            // The last chunk is refilled from its beginning, because it is in the cache.
             if (ReferenceEquals(chunk, _last)) return;
             _first = chunk.Next;
             chunk.Next = null;

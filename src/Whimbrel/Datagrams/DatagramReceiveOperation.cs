@@ -2,7 +2,9 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>One ReceiveAsync that waits. The memory is the caller's; it is filled by the loop. Goes back to its inbox when its result was taken.</summary>
+/// <summary>
+/// One waiting ReceiveAsync. The loop fills the caller's memory. Returns to its inbox when its result was taken.
+/// </summary>
 internal sealed class DatagramReceiveOperation : Completion<ReceivedDatagram>
 {
     private readonly DatagramInbox _inbox;
@@ -18,7 +20,7 @@ internal sealed class DatagramReceiveOperation : Completion<ReceivedDatagram>
 
     internal Memory<byte> Target { get; set; }
 
-    /// <summary>Its place among those who wait, while it does. The inbox guards it.</summary>
+    /// <summary>Node in the list of waiting calls, while it waits. Guarded by the inbox.</summary>
     internal LinkedListNode<DatagramReceiveOperation> Place { get; }
 
     internal void WatchCancellation(CancellationToken token)

@@ -3,18 +3,24 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>The multicast groups that the socket is a member of. Loop's thread; joins and leaves from elsewhere are control actions.</summary>
+/// <summary>
+/// The multicast groups of the socket. Loop's thread; other threads join and leave with control actions.
+/// </summary>
 internal sealed partial class DatagramResident
 {
     private readonly List<(MulticastGroup Group, int Interface)> _groups = [];
 
-    /// <summary>Joined while the handler did not know its socket yet: told after OnStarted.</summary>
+    /// <summary>
+    /// Number of groups that the handler was notified of: groups joined before OnStarted are reported after it.
+    /// </summary>
     private int _groupsTold;
 
-    /// <summary>What it is a member of now. A copy; any thread that was told of the join sees it.</summary>
+    /// <summary>Current groups, as a copy. Visible to any thread that was notified of the join.</summary>
     internal IReadOnlyList<MulticastGroup> Groups { get; private set; } = [];
 
-    /// <summary>Joins, tells the handler, completes. A control action, never inside a callback.</summary>
+    /// <summary>
+    /// Joins a group, notifies the handler, and completes. A control action, never inside a callback.
+    /// </summary>
     internal void Join(MulticastGroup group, int interfaceIndex, Completion<bool> done)
     {
         if (_life is not (Life.Bound or Life.Open))
@@ -42,7 +48,7 @@ internal sealed partial class DatagramResident
         done.SetResult(true);
     }
 
-    /// <summary>Leaves, tells the handler, completes. A control action.</summary>
+    /// <summary>Leaves a group, notifies the handler, and completes. A control action.</summary>
     internal void LeaveGroup(MulticastGroup group, int interfaceIndex, Completion<bool> done)
     {
         int index = _groups.IndexOf((group, interfaceIndex));
@@ -52,7 +58,7 @@ internal sealed partial class DatagramResident
             return;
         }
 
-        // An interface that went away took the membership with it: then the system knows nothing of it, and all is well.
+        // A removed interface has also removed the membership; the system then returns an error, which is ignored.
         _ = _engine.ChangeMembership(this, group, interfaceIndex, joins: false);
         _groups.RemoveAt(index);
         if (index < _groupsTold) _groupsTold--;
@@ -104,7 +110,7 @@ internal sealed partial class DatagramResident
         Leave();
     }
 
-    /// <summary>The close has left them all.</summary>
+    /// <summary>Notifies the handler that the close has left all groups.</summary>
     private void TellAllLeft()
     {
         List<(MulticastGroup Group, int Interface)> left = [.. _groups];

@@ -5,9 +5,9 @@ using Whimbrel.Engines;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// The send queue: whole datagrams, in order, within two limits. Sends on the loop are a copy; those of other threads reserve their
-/// place first, so that what was taken is never dropped for lack of room, and come through the mailbox. Calls that wait for room
-/// (<see cref="DatagramSendOperation"/>) are served first come first served.
+/// The send queue: whole datagrams, in order, within two limits. Sends on the loop are a copy. Other threads reserve
+/// their space first, so that an accepted datagram is never dropped for lack of space, and use the mailbox. Calls that
+/// wait for space (<see cref="DatagramSendOperation"/>) are served in FIFO order.
 /// </summary>
 internal sealed partial class DatagramResident
 {
@@ -17,14 +17,14 @@ internal sealed partial class DatagramResident
     private readonly DatagramQueue _queue = new();
     private DatagramSendOperation? _firstOperation;
     private DatagramSendOperation? _lastOperation;
-    private int _operationCount; // also of those still in the mailbox; any thread
-    private long _foreignBytes; // reserved by other threads, not yet in the queue
+    private int _operationCount; // including those in the mailbox; any thread
+    private long _foreignBytes; // reserved by other threads and not yet in the queue
     private int _foreignCount;
     private long _refusedHere;
     private long _refusedElsewhere;
     private int _inFlight; // heads that the engine may not lose
     private bool _owesDrained;
-    private bool _refuses; // any thread reads
+    private bool _refuses; // read by any thread
     private LoopTimer? _retry;
     private int _retries;
     private bool _isStuck;
@@ -33,17 +33,19 @@ internal sealed partial class DatagramResident
 
     internal long Withheld;
 
-    /// <summary>A send was started and has not completed: the engine waits for the system.</summary>
+    /// <summary>True if a send was started and has not completed: the engine waits for the kernel.</summary>
     internal bool IsSendInFlight { get; private set; }
 
-    /// <summary>Heads of the queue that an asynchronous call of the engine points at. They stay where they are.</summary>
+    /// <summary>
+    /// Number of heads of the queue that an asynchronous call of the engine refers to. They must not move.
+    /// </summary>
     internal int InFlightHeads
     {
         get => _inFlight;
         set => _inFlight = value;
     }
 
-    /// <summary>For the engine, during a send.</summary>
+    /// <summary>The queue, for the engine during a send.</summary>
     internal DatagramQueue Queue => _queue;
 
     internal long Refused => Volatile.Read(ref _refusedHere) + Volatile.Read(ref _refusedElsewhere);
@@ -115,15 +117,18 @@ internal sealed partial class DatagramResident
 
     [DoesNotReturn]
     private static void ThrowNobody() =>
-        throw new ArgumentException("The peer is nobody: a sender without a name cannot be answered, and only a connected socket (RemoteEndPoint) has a peer of its own.", "peer");
+        throw new ArgumentException("The peer is empty: a sender without a name cannot be answered, and only a connected socket (RemoteEndPoint) has a peer of its own.", "peer");
 
     [DoesNotReturn]
     private static void ThrowNotConnected() =>
         throw new InvalidOperationException("The socket is not connected: give RemoteEndPoint in its options, or name the peer of each send.");
 
-    // ------------------------------------------------------------------ room
+    // ------------------------------------------------------------------ space
 
-    /// <summary>False when it is not taken, with the reason. Makes room where the policy says so.</summary>
+    /// <summary>
+    /// Checks for space, and makes space if the policy allows. Returns false with the reason if the datagrams are not
+    /// accepted.
+    /// </summary>
     private bool TryMakeRoom(int bytes, int count, out SendResult refusal)
     {
         if (_refuses || _life is Life.Made or Life.Closed)
@@ -133,7 +138,7 @@ internal sealed partial class DatagramResident
         }
 
         refusal = SendResult.Full;
-        // Who waits was first. Those on their way from elsewhere count too.
+        // Waiting calls were first, including those that are still in the mailbox.
         if (Volatile.Read(ref _operationCount) == 0)
         {
             if (HasRoom(bytes, count)) return true;
@@ -148,7 +153,10 @@ internal sealed partial class DatagramResident
     private bool HasRoom(int bytes, int count) =>
         PendingBytes + bytes <= Options.SendLimitBytes && PendingDatagrams + count <= Options.SendLimitDatagrams;
 
-    /// <summary>False when even an empty queue would not have the room; then nothing is dropped.</summary>
+    /// <summary>
+    /// Drops the oldest datagrams. Returns false, and drops nothing, if even an empty queue would not have enough
+    /// space.
+    /// </summary>
     private bool DropOldest(int bytes, int count)
     {
         if (Volatile.Read(ref _foreignBytes) + bytes > Options.SendLimitBytes || Volatile.Read(ref _foreignCount) + count + _inFlight > Options.SendLimitDatagrams) return false;
@@ -162,9 +170,9 @@ internal sealed partial class DatagramResident
         return true;
     }
 
-    // ------------------------------------------------------------------ answers to peers that are not verified
+    // ------------------------------------------------------------------ answers to unverified peers
 
-    /// <summary>False, and counted, when it would be more than the peer may be sent.</summary>
+    /// <summary>Returns false, and counts, if the datagrams would exceed what the peer may be sent.</summary>
     private bool MayAnswer(in DatagramPeer peer, int count, int bytes)
     {
         if (_answers is null || peer.IsMulticast || _answers.TrySpend(in peer, count, bytes, Loop.TimeMs)) return true;
@@ -196,7 +204,7 @@ internal sealed partial class DatagramResident
     {
         if (Volatile.Read(ref _refuses)) return SendResult.Closed;
         int count = data.Length == 0 ? 1 : ((data.Length - 1) / datagramBytes) + 1;
-        // Reserved first: what was taken here must have room when it arrives.
+        // Reserved first, because accepted datagrams must have space when they arrive.
         long bytes = Interlocked.Add(ref _foreignBytes, data.Length);
         int datagrams = Interlocked.Add(ref _foreignCount, count);
         bool mayDrop = Options.Overflow == DatagramOverflow.DropOldest;
@@ -206,7 +214,7 @@ internal sealed partial class DatagramResident
         SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data, mayWait: isFirstTry) : SendResult.Full;
         if (result == SendResult.Queued) return result;
         ReleaseForeign(data.Length, count);
-        // A stop may have seen the place that was taken for a moment, and wait for what never comes.
+        // A stop may have seen the reservation, and would wait for a datagram that never arrives.
         if (Volatile.Read(ref _refuses)) Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((DatagramResident)resident!), this);
         if (result == SendResult.Full && !isFirstTry) Interlocked.Add(ref _refusedElsewhere, count);
         return result;
@@ -218,7 +226,7 @@ internal sealed partial class DatagramResident
         Interlocked.Add(ref _foreignCount, -count);
     }
 
-    /// <summary>The mailbox brings what another thread sent.</summary>
+    /// <summary>Called by the mailbox with datagrams of another thread.</summary>
     internal void DrainDatagrams(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer)
     {
         int count = data.Length == 0 ? 1 : ((data.Length - 1) / datagramBytes) + 1;
@@ -231,7 +239,7 @@ internal sealed partial class DatagramResident
 
         if (!MayAnswer(in peer, count, data.Length))
         {
-            // Its caller was told Queued: only the loop knows what may be answered.
+            // Queued was returned to the caller already, because only the loop can check the answer limit.
             AddNote(new DatagramFault(peer, DatagramErrors.Withheld, data.Length, 0), isPeerError: false);
             return;
         }
@@ -242,7 +250,7 @@ internal sealed partial class DatagramResident
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
     }
 
-    // ------------------------------------------------------------------ waiting for room
+    // ------------------------------------------------------------------ waiting for space
 
     internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, in DatagramPeer peer, CancellationToken cancellationToken)
     {
@@ -256,7 +264,7 @@ internal sealed partial class DatagramResident
         return task;
     }
 
-    /// <summary>As Send, but a refusal is not one yet, and counts nowhere.</summary>
+    /// <summary>Sends like Send, but a rejection is not final and not counted.</summary>
     internal SendResult TrySend(ReadOnlySpan<byte> data, in DatagramPeer peer)
     {
         if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
@@ -276,7 +284,7 @@ internal sealed partial class DatagramResident
         return SendResult.Queued;
     }
 
-    /// <summary>Somebody waited for room in vain. Any thread.</summary>
+    /// <summary>Counts a datagram whose wait for space timed out. Any thread.</summary>
     internal void CountRefused() => Interlocked.Increment(ref _refusedElsewhere);
 
     internal void Begin(DatagramSendOperation operation)
@@ -319,7 +327,7 @@ internal sealed partial class DatagramResident
             }
             catch (Exception e)
             {
-                // The caller's memory: he is told.
+                // The caller's memory has thrown: the caller gets the exception.
                 Interlocked.Decrement(ref _operationCount);
                 operation.SetException(e);
                 continue;
@@ -331,7 +339,7 @@ internal sealed partial class DatagramResident
         }
     }
 
-    /// <summary>Gives up a wait. The loop's thread.</summary>
+    /// <summary>Cancels a wait. The loop's thread.</summary>
     internal void CancelOperation(DatagramSendOperation operation)
     {
         if (operation.IsListed)
@@ -361,7 +369,7 @@ internal sealed partial class DatagramResident
         operation.SetResult(result);
     }
 
-    // ------------------------------------------------------------------ the engine's side
+    // ------------------------------------------------------------------ called by the engine
 
     private void Flush()
     {
@@ -369,7 +377,10 @@ internal sealed partial class DatagramResident
         _engine.StartSend(this);
     }
 
-    /// <summary>The system took the first <paramref name="count"/> entries, by <paramref name="calls"/> calls.</summary>
+    /// <summary>
+    /// Called when the kernel has accepted the first <paramref name="count"/> entries, with <paramref name="calls"/>
+    /// calls.
+    /// </summary>
     internal void AdvanceSend(int count, int calls)
     {
         long before = _queue.Bytes;
@@ -381,7 +392,7 @@ internal sealed partial class DatagramResident
         SendCalls += calls;
     }
 
-    /// <summary>The system refused the head: it is dropped, counted, and told later.</summary>
+    /// <summary>Called when the kernel has rejected the head: it is dropped, counted, and reported later.</summary>
     internal void FailSend(int error)
     {
         ref QueuedDatagram head = ref _queue[0];
@@ -391,7 +402,7 @@ internal sealed partial class DatagramResident
         AddNote(in fault, isPeerError: false);
     }
 
-    /// <summary>The next send may be started: the queue is empty, or the turn's share was sent.</summary>
+    /// <summary>Called when the next send may be started: the queue is empty, or the turn's share was sent.</summary>
     internal void CompleteSend()
     {
         IsSendInFlight = false;
@@ -400,8 +411,9 @@ internal sealed partial class DatagramResident
     }
 
     /// <summary>
-    /// The receiver's queue of a Unix datagram is full, and nothing tells when it is not: tried again soon. A receiver that takes nothing for
-    /// <see cref="RetriesForOne"/> tries is given up, and what follows for it too until it takes something: it must not hold up the others.
+    /// Tries again soon, because the receiver's queue of a Unix datagram is full and no event reports when it has
+    /// space. A receiver that accepts nothing for <see cref="RetriesForOne"/> tries is skipped, with all its further
+    /// datagrams, until it accepts one: it must not delay other receivers.
     /// </summary>
     internal void RetrySend()
     {
@@ -432,7 +444,7 @@ internal sealed partial class DatagramResident
         Loop.Schedule(this);
     }
 
-    /// <summary>What waits for room or for the end. In the completion phase.</summary>
+    /// <summary>Serves calls that wait for space, and checks for the end. In the completion phase.</summary>
     private void AfterSends()
     {
         if (_firstOperation is not null)
@@ -466,7 +478,7 @@ internal sealed partial class DatagramResident
         Leave();
     }
 
-    /// <summary>The descriptor is closed: what is still queued never leaves.</summary>
+    /// <summary>Called when the descriptor is closed: queued datagrams are never sent.</summary>
     private void AbandonSends()
     {
         Abandoned += _queue.Count;

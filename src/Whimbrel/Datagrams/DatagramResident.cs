@@ -6,19 +6,22 @@ using Whimbrel.Engines;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// One socket of a <see cref="DatagramSocket"/> on one loop, with its handler (push style) or inbox (pull style). Everything happens on
-/// the loop's thread; what comes from elsewhere goes through the mailbox. Life: made, bound (attached), open (handler told, receiving),
-/// draining (sends what is queued), closed. Sends are in DatagramResident.Send.cs, groups in DatagramResident.Groups.cs.
+/// One socket of a <see cref="DatagramSocket"/> on one loop, with its handler or its inbox. Everything runs on the
+/// loop's thread; other threads use the mailbox. States: made, bound (attached), open (handler started, receiving),
+/// draining (sends queued datagrams), closed. Sends are in DatagramResident.Send.cs, groups in
+/// DatagramResident.Groups.cs.
 /// </summary>
 /// <remarks>
 /// The contract with an engine:
 /// <list type="number">
-/// <item><see cref="Loop.StartReceive"/> until <see cref="Loop.StopReceive"/>: each datagram is one <see cref="CompleteReceive"/>, in order, with
-/// its true length and sender, and after each batch comes one <see cref="ReceiveBatchEnded"/>. A turn brings a bounded number of them.</item>
-/// <item><see cref="IDatagramEngine.StartSend"/> sends the queue from its head: <see cref="AdvanceSend"/> for what was taken,
-/// <see cref="FailSend"/> for a head that was refused, and one <see cref="CompleteSend"/> when the next may be started. An engine never
-/// joins two entries or sends a part of one.</item>
-/// <item>Errors never end it: <see cref="NotePeerError"/>, <see cref="NoteReceiveError"/>. They are told in the completion phase.</item>
+/// <item><see cref="Loop.StartReceive"/> until <see cref="Loop.StopReceive"/>: each datagram is one
+/// <see cref="CompleteReceive"/>, in order, with its full length and sender, and each batch ends with one
+/// <see cref="ReceiveBatchEnded"/>. Their number per turn is bounded.</item>
+/// <item><see cref="IDatagramEngine.StartSend"/> sends the queue from its head: <see cref="AdvanceSend"/> for accepted
+/// datagrams, <see cref="FailSend"/> for a rejected head, and one <see cref="CompleteSend"/> when the next send may
+/// start. An engine never combines two entries or sends a part of one.</item>
+/// <item>Errors never end the socket: <see cref="NotePeerError"/>, <see cref="NoteReceiveError"/>. They are reported in
+/// the completion phase.</item>
 /// </list>
 /// </remarks>
 internal sealed partial class DatagramResident : Resident
@@ -71,7 +74,7 @@ internal sealed partial class DatagramResident : Resident
         Sharers = sharers;
         Inbox = inbox;
         Remote = Options.RemoteEndPoint is { } remote ? new DatagramPeer(EndPointRules.Plain(remote)) : default;
-        // The engine maps IPv4 peers for a socket of IPv6.
+        // The engine maps IPv4 peers for an IPv6 socket.
         IsV6 = endPoint.AddressFamily == System.Net.Sockets.AddressFamily.InterNetworkV6;
         SegmentLimit = Options.Segmentation && endPoint is IPEndPoint ? DatagramOptions.MaxDatagramBytes / 2 : 0;
         _bound = new Completion<EndPoint>(loop.Engine);
@@ -91,10 +94,10 @@ internal sealed partial class DatagramResident : Resident
 
     internal DatagramOptions Options { get; }
 
-    /// <summary>Asked for; after the attach, the address that was really bound. The engine sets it.</summary>
+    /// <summary>Requested address; after the attach, the address that was actually bound. Set by the engine.</summary>
     internal EndPoint EndPoint { get; set; }
 
-    /// <summary>Of a connected socket; else nobody.</summary>
+    /// <summary>Peer of a connected socket; otherwise <c>default</c>.</summary>
     internal DatagramPeer Remote { get; }
 
     internal bool IsConnected => Options.RemoteEndPoint is not null;
@@ -103,39 +106,58 @@ internal sealed partial class DatagramResident : Resident
 
     internal PortSharing Sharing { get; }
 
-    /// <summary>How many sockets will share the port.</summary>
+    /// <summary>Number of sockets that will share the port.</summary>
     internal int Sharers { get; }
 
-    /// <summary>Number of the interface that <see cref="DatagramOptions.MulticastInterface"/> names; 0 for none. Looked up before the attach.</summary>
+    /// <summary>
+    /// Number of the interface of <see cref="DatagramOptions.MulticastInterface"/>; 0 for none. Looked up before the
+    /// attach.
+    /// </summary>
     internal int MulticastInterfaceIndex { get; init; }
 
-    /// <summary>Pull style: where datagrams wait. Null with a handler.</summary>
+    /// <summary>Queue of datagrams for receive calls. Null with a handler.</summary>
     internal DatagramInbox? Inbox { get; }
 
-    /// <summary>What failed, when it was an option: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
+    /// <summary>Failure of an option, more precise than the number passed to <see cref="CompleteAttach"/>.</summary>
     internal NetworkException? Fault { get; set; }
 
-    /// <summary>The system may join received datagrams, which the engine splits again. Set by who makes the socket.</summary>
+    /// <summary>
+    /// True if the kernel may coalesce received datagrams, which the engine splits again. Set where the socket is
+    /// created.
+    /// </summary>
     internal bool CanCoalesce { get; set; }
 
-    /// <summary>Errors of the network are read from a queue of their own, with the peer that they concern. Set by who makes the socket.</summary>
+    /// <summary>
+    /// True if network errors are read from an error queue, with the peer that they concern. Set where the socket is
+    /// created.
+    /// </summary>
     internal bool HasErrorQueue { get; set; }
 
-    /// <summary>Longest datagram that may be part of a segmented send; lower when the system refused one, 0 when it cannot at all.</summary>
+    /// <summary>
+    /// Maximum length of datagrams in a segmented send. Lowered when the kernel rejects one; 0 if it does not support
+    /// segmentation.
+    /// </summary>
     internal int SegmentLimit { get; set; }
 
-    /// <summary>Who receives may be full while this socket is writable: an engine that was told to wait tries again by <see cref="RetrySend"/>.</summary>
+    /// <summary>
+    /// True if the receiver may be full while this socket is writable: the engine then calls <see cref="RetrySend"/>.
+    /// </summary>
     internal bool RetriesByTimer => EndPoint is System.Net.Sockets.UnixDomainSocketEndPoint;
 
-    /// <summary>The engine may deliver. False in the middle of a batch: what was taken is kept.</summary>
+    /// <summary>
+    /// True if the engine may deliver. If it becomes false in the middle of a batch, the rest is kept.
+    /// </summary>
     internal bool IsReceiving => _isReceiving;
 
-    // ------------------------------------------------------------------ the beginning
+    // ------------------------------------------------------------------ start
 
-    /// <summary>Ends with the bound address, or what went wrong: a <see cref="NetworkException"/>, or what the factory threw.</summary>
+    /// <summary>
+    /// Completes with the bound address, or fails with a <see cref="NetworkException"/> or the exception of the
+    /// factory.
+    /// </summary>
     internal ValueTask<EndPoint> Bound => _bound.Task;
 
-    /// <summary>Asks the factory and binds. Receives nothing yet.</summary>
+    /// <summary>Calls the factory and binds. Does not receive yet.</summary>
     internal void Bind()
     {
         if (Loop.IsStopping)
@@ -173,7 +195,10 @@ internal sealed partial class DatagramResident : Resident
         _bound.SetException(Fault ?? DatagramErrors.BindFailure(EndPoint, Options, error));
     }
 
-    /// <summary>All sockets of the owner are bound and their groups joined: tells the handler, and receives. A control action, never inside a callback.</summary>
+    /// <summary>
+    /// Starts the handler and the receiving, when all sockets of the owner are bound and their groups joined. A control
+    /// action, never inside a callback.
+    /// </summary>
     internal void Open()
     {
         if (_life != Life.Bound) return;
@@ -214,12 +239,15 @@ internal sealed partial class DatagramResident : Resident
         if (!_isDetaching) Loop.StopReceive(this);
     }
 
-    /// <summary>The engine received one datagram; <paramref name="length"/> is what it had on the wire.</summary>
+    /// <summary>
+    /// Called by the engine with one received datagram; <paramref name="length"/> is its length on the wire.
+    /// </summary>
     internal void CompleteReceive(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
     {
         if (!_isReceiving)
         {
-            // Taken in the batch in which the handler paused: kept for later. After a stop nothing is delivered any more.
+            // Received in the batch in which the handler has paused, so it is kept. After a stop nothing is delivered
+            // any more.
             if (_life == Life.Open) _held.Append(data, length, in peer);
             return;
         }
@@ -228,8 +256,9 @@ internal sealed partial class DatagramResident : Resident
     }
 
     /// <summary>
-    /// The engine received several datagrams of one sender at once: <paramref name="segment"/> bytes each, the last perhaps shorter,
-    /// <paramref name="length"/> in all; <paramref name="data"/> is what is here of them.
+    /// Called by the engine with several coalesced datagrams of one sender: <paramref name="segment"/> bytes each, the
+    /// last one possibly shorter, <paramref name="length"/> in total; <paramref name="data"/> is the available part of
+    /// them.
     /// </summary>
     internal void CompleteReceives(ReadOnlySpan<byte> data, int length, int segment, in DatagramPeer peer)
     {
@@ -243,7 +272,10 @@ internal sealed partial class DatagramResident : Resident
         }
     }
 
-    /// <summary>All at once if the handler wants, else one callback after the other while it receives. How many bytes were delivered.</summary>
+    /// <summary>
+    /// Delivers a run in one call, or one datagram after the other while receiving. Returns the number of delivered
+    /// bytes.
+    /// </summary>
     private int DeliverRun(DatagramHandler handler, ReadOnlySpan<byte> data, int segment, in DatagramPeer peer)
     {
         if (_isReceiving && WasTaken(handler, data, segment, in peer)) return data.Length;
@@ -275,7 +307,7 @@ internal sealed partial class DatagramResident : Resident
 
     private bool WasTaken(DatagramHandler handler, ReadOnlySpan<byte> run, int segment, in DatagramPeer peer)
     {
-        bool wasTaken = true; // also when it throws: it may have seen a part
+        bool wasTaken = true; // also if it throws, because it may have processed a part
         Enter("OnReceivedRun");
         try
         {
@@ -327,21 +359,26 @@ internal sealed partial class DatagramResident : Resident
         Leave();
     }
 
-    /// <summary>The engine has delivered what it took in one go: what the handler sent leaves while it is in the cache.</summary>
+    /// <summary>
+    /// Called by the engine at the end of a batch: queued answers are sent while they are in the cache.
+    /// </summary>
     internal void ReceiveBatchEnded()
     {
         ReceiveCalls++;
         if (!_isDetaching && _queue.Count > 0 && !IsSendInFlight) Flush();
     }
 
-    /// <summary>The system's count of what the receive buffer had no room for: 32 bits that go round.</summary>
+    /// <summary>Updates the count of dropped datagrams from the kernel's 32-bit counter, which wraps around.</summary>
     internal void NoteOverflow(uint total)
     {
         Overflowed += total - _lastOverflow;
         _lastOverflow = total;
     }
 
-    /// <summary>Receiving failed, and goes on: an error of an earlier send, or of the system. A connected socket's are its peer's.</summary>
+    /// <summary>
+    /// Records a failed receive; receiving continues. The error is of an earlier send, or of the system; for a
+    /// connected socket it belongs to the peer.
+    /// </summary>
     internal void NoteReceiveError(int error)
     {
         if (_life == Life.Closed) return;
@@ -360,11 +397,11 @@ internal sealed partial class DatagramResident : Resident
         RequireLoop(nameof(ResumeReceiving));
         if (!_isPaused) return;
         _isPaused = false;
-        // Not here: this may be inside a callback, and what was kept comes first.
+        // Scheduled, because this may be inside a callback, and kept datagrams come first.
         Loop.Schedule(this);
     }
 
-    /// <summary>Pull style: there is room again. A control action.</summary>
+    /// <summary>Called when the inbox has space again. A control action.</summary>
     internal void ResumeInbox()
     {
         if (_life == Life.Open) Loop.Schedule(this);
@@ -372,7 +409,7 @@ internal sealed partial class DatagramResident : Resident
 
     private void DeliverHeld()
     {
-        // The bytes stay in the queue until the callback has returned; a turn's worth at a time.
+        // The bytes stay in the queue until the callback has returned; a limited number per turn.
         for (int budget = HeldPerTurn; budget > 0 && _held.Count > 0 && !_isPaused && _life == Life.Open; budget--)
         {
             if (Inbox is { IsFull: true }) return;
@@ -396,7 +433,7 @@ internal sealed partial class DatagramResident : Resident
         _held.Remove(1);
     }
 
-    /// <summary>What comes from there comes from here, or says so.</summary>
+    /// <summary>Returns whether the sender is this socket, or claims to be.</summary>
     internal bool IsOwn(in DatagramPeer peer)
     {
         if (EndPoint is not IPEndPoint ip) return !peer.IsNone && peer == new DatagramPeer(EndPoint);
@@ -411,7 +448,9 @@ internal sealed partial class DatagramResident : Resident
 
     private void Leave() => Loop.LeaveHandler();
 
-    /// <summary>A callback threw; the socket goes on. Still inside the callback as the loop sees it.</summary>
+    /// <summary>
+    /// Reports an exception of a callback; the socket continues. The loop still counts this as inside the callback.
+    /// </summary>
     private void Threw(Exception exception)
     {
         HandlerErrors++;
@@ -426,10 +465,13 @@ internal sealed partial class DatagramResident : Resident
         }
     }
 
-    /// <summary>Its class, in messages.</summary>
+    /// <summary>Name of the handler's class, for messages.</summary>
     internal string HandlerName => _handler?.GetType().Name ?? "no handler";
 
-    /// <summary>A callback threw, and the handler has no OnError of its own. Once a minute for each callback and class of exception.</summary>
+    /// <summary>
+    /// Default implementation of OnError: reports a diagnostic event, at most once a minute per callback and exception
+    /// type.
+    /// </summary>
     internal void NoteUserException(Exception exception)
     {
         string type = exception.GetType().Name;
@@ -437,26 +479,32 @@ internal sealed partial class DatagramResident : Resident
         if (!Loop.Engine.ExceptionNotices.TryTake($"{EndPoint}: {what}: {type}", Loop.Engine.NowMs, out long leftOut)) return;
         Loop.Engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.UserException,
-            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket goes on. Override OnError to handle it yourself.{NoticePaces.LeftOutText(leftOut)}",
+            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket continues. Override OnError to handle it yourself.{NoticePaces.LeftOutText(leftOut)}",
             "user-exception.md",
             exception));
     }
 
-    /// <summary>The handler has no OnTruncated of its own.</summary>
+    /// <summary>Default implementation of OnTruncated.</summary>
     internal void NoteTruncated(int length, in DatagramPeer peer)
     {
         if (!_truncatedNotices.TryTake(Loop.Engine.NowMs)) return;
         NoteLost($"A datagram of {length:n0} bytes from {peer} came to {EndPoint}, and ReceiveLimitBytes is {Owner.Options.ReceiveLimitBytes:n0}: it was dropped. Raise ReceiveLimitBytes, or override OnTruncated. Further ones of the next minute are only counted (DatagramCounters.Truncated).");
     }
 
-    /// <summary>The handler has no OnSendFailed of its own. What AnswerLimit withholds is meant to be lost.</summary>
+    /// <summary>
+    /// Default implementation of OnSendFailed. Datagrams withheld by AnswerLimit are lost on purpose, so they are not
+    /// reported.
+    /// </summary>
     internal void NoteSendFailed(in DatagramFault fault)
     {
         if (fault.Error.Code == 0 || !_failedNotices.TryTake(Loop.Engine.NowMs)) return;
         NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnSendFailed to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.Failed).");
     }
 
-    /// <summary>The handler has no OnPeerError of its own. Peers of a socket that is not connected come and go: theirs are counted only.</summary>
+    /// <summary>
+    /// Default implementation of OnPeerError. Errors of an unconnected socket's peers are counted only, because peers
+    /// come and go.
+    /// </summary>
     internal void NoteUntoldPeerError(in DatagramFault fault)
     {
         if (!IsConnected || !_peerNotices.TryTake(Loop.Engine.NowMs)) return;
@@ -484,7 +532,7 @@ internal sealed partial class DatagramResident : Resident
     {
         if (_life == Life.Closed || _handler is null)
         {
-            // Started again when its socket was closed already.
+            // The timer was started again after its socket was closed.
             timer.Cancel();
             return;
         }
@@ -508,9 +556,9 @@ internal sealed partial class DatagramResident : Resident
         if (!Loop.IsCurrent) Throw.State($"{member} belongs to the handler's own loop: call it inside a callback, or Post it to the handler's Loop.");
     }
 
-    // ------------------------------------------------------------------ notes: told in the completion phase
+    // ------------------------------------------------------------------ faults: reported in the completion phase
 
-    /// <summary>ICMP told of a datagram that did not get there.</summary>
+    /// <summary>Records an ICMP error for a datagram that was not delivered.</summary>
     internal void NotePeerError(in DatagramPeer peer, int error, int length, int pathMtu)
     {
         PeerErrors++;
@@ -521,7 +569,7 @@ internal sealed partial class DatagramResident : Resident
     {
         if (_handler is null)
         {
-            // Who waits for the answer of a connected peer would wait for ever.
+            // Otherwise a caller that waits for the answer of a connected peer would wait forever.
             if (IsConnected) Inbox!.Fail(new NetworkException(fault.Error));
             return;
         }
@@ -541,7 +589,7 @@ internal sealed partial class DatagramResident : Resident
 
     private void TellNotes()
     {
-        // What the callbacks cause is told in the next round.
+        // Faults caused by these callbacks are reported in the next round.
         int count = _noteCount;
         for (int i = 0; i < count && _life != Life.Closed; i++)
         {
@@ -567,7 +615,7 @@ internal sealed partial class DatagramResident : Resident
 
     internal override void RunScheduled()
     {
-        // The descriptor may be given up already, and its number belong to another.
+        // The descriptor may be closed already, and its number belong to another socket.
         if (_isDetaching || _life is Life.Closed or Life.Made) return;
         if (_noteCount > 0) TellNotes();
         if (_life == Life.Open && (_held.Count > 0 || (!_isReceiving && _toldOpen && !_isPaused))) DeliverHeld();
@@ -576,9 +624,11 @@ internal sealed partial class DatagramResident : Resident
         AfterSends();
     }
 
-    // ------------------------------------------------------------------ the end
+    // ------------------------------------------------------------------ stop
 
-    /// <summary>Sends what is queued, for at most so long, then closes. A control action, never inside a callback.</summary>
+    /// <summary>
+    /// Sends queued datagrams until the deadline, then closes. A control action, never inside a callback.
+    /// </summary>
     internal void Stop(Completion<bool>? stopped, long deadlineMs)
     {
         if (_life is Life.Closed or Life.Made)
@@ -603,7 +653,7 @@ internal sealed partial class DatagramResident : Resident
         Loop.Schedule(this);
     }
 
-    /// <summary>The loop ends: closes now.</summary>
+    /// <summary>Closes at once, because the loop ends.</summary>
     internal void Abort()
     {
         if (_life is Life.Closed or Life.Made) return;
@@ -626,7 +676,7 @@ internal sealed partial class DatagramResident : Resident
     {
         _life = Life.Closed;
         Volatile.Write(ref _refuses, true);
-        // Those that were started while it drained.
+        // Timers that were started while it drained.
         CancelTimers();
         AbandonSends();
         _held.Free();

@@ -4,10 +4,10 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>What the options of a datagram socket may be. Called once, at start.</summary>
+/// <summary>Validates the options of a datagram socket. Called once, at start.</summary>
 internal static class DatagramRules
 {
-    /// <summary>Where to bind. Throws with all mistakes.</summary>
+    /// <summary>Returns the address to bind. Throws with all mistakes.</summary>
     internal static EndPoint Validate(DatagramOptions options, Engine engine, bool isPull)
     {
         OptionErrors errors = new(nameof(DatagramOptions));
@@ -25,7 +25,7 @@ internal static class DatagramRules
         errors.Defined(nameof(options.Steering), options.Steering);
         errors.Defined(nameof(options.PathMtu), options.PathMtu);
         errors.Range(nameof(options.AnswerLimit), options.AnswerLimit, 0, AnswerBudget.MaxFactor);
-        if (options.AnswerLimit > 0 && isPull) errors.Add($"AnswerLimit = {options.AnswerLimit}, and a socket without a handler cannot tell who has proved its address");
+        if (options.AnswerLimit > 0 && isPull) errors.Add($"AnswerLimit = {options.AnswerLimit}, and a socket without a handler cannot verify addresses");
         if (options.AnswerLimit > 0 && options.RemoteEndPoint is not null) errors.Add($"AnswerLimit = {options.AnswerLimit}, and a connected socket has one peer, which it chose itself");
         EndPoint? endPoint = CheckAddresses(errors, options, engine);
         CheckSharing(errors, options, engine, endPoint, isPull);
@@ -58,7 +58,7 @@ internal static class DatagramRules
             IPEndPoint { AddressFamily: AddressFamily.InterNetwork } => new IPEndPoint(IPAddress.Any, 0),
             IPEndPoint => new IPEndPoint(IPAddress.IPv6Any, 0),
             UnixDomainSocketEndPoint when !KernelProbe.IsLinux => NoUnixName(errors),
-            // Linux gives it an abstract name of its own, so that it can be answered.
+            // Linux provides an abstract name, so that the socket can be answered.
             UnixDomainSocketEndPoint => new UnixDomainSocketEndPoint($"\0whimbrel-{Guid.NewGuid():N}"),
             _ => null,
         };

@@ -2,7 +2,9 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>One SendAsync of a datagram that waits for room. The memory stays the caller's until it completes.</summary>
+/// <summary>
+/// One SendAsync of a datagram that waits for space. The memory belongs to the caller until it completes.
+/// </summary>
 internal sealed class DatagramSendOperation : Completion<SendResult>
 {
     internal readonly DatagramPeer Peer;
@@ -22,10 +24,12 @@ internal sealed class DatagramSendOperation : Completion<SendResult>
 
     internal DatagramSendOperation? Next { get; set; }
 
-    /// <summary>In the list of its resident.</summary>
+    /// <summary>True if it is in the list of its socket.</summary>
     internal bool IsListed { get; set; }
 
-    /// <summary>Cancelled while it was in the mailbox: the control lane is quicker than the data lane.</summary>
+    /// <summary>
+    /// True if it was cancelled while it was in the mailbox, because the control lane is faster than the data lane.
+    /// </summary>
     internal bool IsCancelRequested { get; private set; }
 
     internal void WatchCancellation(CancellationToken token)
@@ -35,7 +39,7 @@ internal sealed class DatagramSendOperation : Completion<SendResult>
         _registration = token.UnsafeRegister(static state => ((DatagramSendOperation)state!).CancelRequested(), this);
     }
 
-    /// <summary>Asks the loop to give it up. Any thread.</summary>
+    /// <summary>Asks the loop to cancel the wait. Any thread.</summary>
     internal void CancelRequested() =>
         _resident.Loop.PostControl(static (_, operation, _, _) => ((DatagramSendOperation)operation!).Cancel(), this);
 

@@ -9,15 +9,18 @@ using Whimbrel.Linux;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// Makes datagram sockets with their options set, and changes their groups: by number on Linux, by .NET's names elsewhere. Raw
-/// descriptors for the Linux engines, Socket objects for the portable one. No state.
+/// Creates datagram sockets, sets their options and changes their groups: with raw constants on Linux, with .NET's
+/// names elsewhere. Raw descriptors for the Linux engines, Socket objects for the portable one. Stateless.
 /// </summary>
 // Safe: pointers are to memory on the stack, for the length of a call.
 internal static unsafe class DatagramSetup
 {
-    // ------------------------------------------------------------------ making one
+    // ------------------------------------------------------------------ creation
 
-    /// <summary>A bound (and connected) descriptor, or minus the error number; when an option was the reason, the resident's Fault says which. Sets its EndPoint to the real one.</summary>
+    /// <summary>
+    /// Creates a bound (and connected) descriptor; returns it, or the negative error number. If an option failed, the
+    /// socket's Fault names it. Sets its EndPoint to the actual address.
+    /// </summary>
     internal static int Open(DatagramResident resident)
     {
         EndPoint endPoint = resident.EndPoint;
@@ -55,7 +58,10 @@ internal static unsafe class DatagramSetup
         return -error;
     }
 
-    /// <summary>The same as a Socket, in non-blocking mode. Null when an option could not be set. Throws what sockets throw.</summary>
+    /// <summary>
+    /// Creates a Socket in non-blocking mode. Returns null if an option could not be set. Throws the exceptions of
+    /// sockets.
+    /// </summary>
     internal static Socket? Create(DatagramResident resident)
     {
         EndPoint endPoint = resident.EndPoint;
@@ -94,8 +100,8 @@ internal static unsafe class DatagramSetup
     private static bool IsDual(DatagramResident resident) => resident.Options.DualMode && resident.EndPoint is IPEndPoint ip && ip.Address.Equals(IPAddress.IPv6Any);
 
     /// <summary>
-    /// The first of several sockets takes the port alone, so that one in use is noticed, and lets the others in only then. They find
-    /// the group with its steering program.
+    /// Shares the port. The first of several sockets binds exclusively, so that a port in use is detected, and allows
+    /// sharing only then. The others join its group with its steering program.
     /// </summary>
     private static int Share(DatagramResident resident, RawSocket socket)
     {
@@ -118,7 +124,7 @@ internal static unsafe class DatagramSetup
 
     // ------------------------------------------------------------------ options
 
-    /// <summary>All options, before it is bound. What went wrong, or null.</summary>
+    /// <summary>Sets all options before the bind. Returns the failure, or null.</summary>
     private static NetworkException? Prepare(DatagramResident resident, RawSocket socket) =>
         KernelProbe.IsLinux ? PrepareLinux(resident, socket) : PrepareOther(resident, (Socket)socket.Handle!);
 
@@ -134,7 +140,7 @@ internal static unsafe class DatagramSetup
         if (options.ReusePort || resident.Sharing == PortSharing.Joins) set.Set("ReusePort (SO_REUSEPORT)", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (options.Broadcast) set.Set("Broadcast (SO_BROADCAST)", SocketAbi.SOL_SOCKET, DatagramAbi.SO_BROADCAST, 1);
         if (options.BindToDevice is { } device) set.Set($"BindToDevice = '{device}' (SO_BINDTODEVICE)", SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE, Encoding.UTF8.GetBytes(device + "\0"));
-        // The portable engine reads no error queue and no control data.
+        // The portable engine does not read the error queue or control data.
         if (socket.Handle is null && options.Coalescing) resident.CanCoalesce = set.Try(DatagramAbi.SOL_UDP, DatagramAbi.UDP_GRO, 1);
         if (options.PathMtu != PathMtuRule.System)
         {
@@ -151,7 +157,7 @@ internal static unsafe class DatagramSetup
 
         set.Both(resident.IsV6, "MulticastHops", DatagramAbi.IP_MULTICAST_TTL, DatagramAbi.IPV6_MULTICAST_HOPS, options.MulticastHops);
         set.Both(resident.IsV6, "MulticastLoopback", DatagramAbi.IP_MULTICAST_LOOP, DatagramAbi.IPV6_MULTICAST_LOOP, options.MulticastLoopback ? 1 : 0);
-        // Kernels before 4.20 have it for IPv4 only.
+        // Kernels before 4.20 support it for IPv4 only.
         if (resident.IsV6) set.Try(SocketAbi.IPPROTO_IPV6, DatagramAbi.IPV6_MULTICAST_ALL, options.AllGroups ? 1 : 0);
         set.Try(SocketAbi.IPPROTO_IP, DatagramAbi.IP_MULTICAST_ALL, options.AllGroups ? 1 : 0);
         if (resident.MulticastInterfaceIndex is > 0 and int index) SetInterface(ref set, resident.IsV6, index);
@@ -207,7 +213,7 @@ internal static unsafe class DatagramSetup
 
     // ------------------------------------------------------------------ groups
 
-    /// <summary>Joins or leaves. 0 or an error number.</summary>
+    /// <summary>Joins or leaves a group. Returns 0 or an error number.</summary>
     internal static int ChangeMembership(RawSocket socket, MulticastGroup group, int interfaceIndex, bool joins)
     {
         if (!KernelProbe.IsLinux) return ChangeMembershipByName((Socket)socket.Handle!, group, interfaceIndex, joins);
@@ -230,7 +236,7 @@ internal static unsafe class DatagramSetup
 
     private static int ChangeMembershipByName(Socket socket, MulticastGroup group, int interfaceIndex, bool joins)
     {
-        // The layout of a source request differs between systems, and .NET has no name for it.
+        // The layout of a source request differs between systems, and .NET has no API for it.
         if (group.Source is not null) return Errno.EOPNOTSUPP;
         SocketOptionName name = joins ? SocketOptionName.AddMembership : SocketOptionName.DropMembership;
         try
@@ -247,7 +253,9 @@ internal static unsafe class DatagramSetup
 
     // ------------------------------------------------------------------ addresses
 
-    /// <summary>A kernel address of a peer; IPv4 in the form of IPv6 for a socket of IPv6. The number of bytes.</summary>
+    /// <summary>
+    /// Writes the kernel address of a peer, IPv4-mapped for an IPv6 socket. Returns the number of bytes.
+    /// </summary>
     // Safe: `target` has room for SocketAbi.MaxAddressBytes, more than any branch writes.
     internal static uint Encode(in DatagramPeer peer, bool isV6, byte* target)
     {

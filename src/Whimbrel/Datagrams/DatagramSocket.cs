@@ -9,28 +9,30 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// A socket for datagrams: UDP over IPv4, IPv6 or both, multicast, and Unix datagram sockets; bound or connected. Push style with a
-/// <see cref="DatagramHandler"/>, or pull style with <see cref="ReceiveAsync"/>. All methods may be called from any thread.
+/// A socket for datagrams: UDP over IPv4, IPv6 or both, multicast, and Unix datagram sockets; bound or connected.
+/// Datagrams are passed to a <see cref="DatagramHandler"/>, or fetched with <see cref="ReceiveAsync"/>. All methods may
+/// be called from any thread.
 /// </summary>
 /// <remarks>
-/// <para>Datagrams are whole: never joined, never cut without saying so. Whatever a datagram meets on its way (ICMP errors, a full
-/// queue, a handler that throws), the socket goes on until it is stopped; only the start can fail.</para>
-/// <para>Life: stopped, started by <see cref="StartAsync"/>, stopped again, any number of times, until it is disposed. When the engine is
-/// stopped, the socket is closed, too.</para>
+/// <para>Datagrams are never combined, and truncation is always reported. ICMP errors, a full queue or exceptions of a
+/// handler do not end the socket; only the start can fail.</para>
+/// <para>The socket may be started with <see cref="StartAsync"/> and stopped any number of times, until it is disposed.
+/// A stop of the engine also closes it.</para>
 /// </remarks>
 public sealed class DatagramSocket : IAsyncDisposable
 {
     private readonly Func<DatagramHandler>? _factory;
-    private readonly Lock _gate = new(); // guards the phase and the residents
+    private readonly Lock _gate = new(); // guards the phase and the per-loop sockets
     private DatagramResident[] _residents = [];
     private DatagramInbox? _inbox;
     private Phase _phase;
     private bool _isDisposed;
-    private bool _isOverdue; // the last stop has passed its deadline, and not all has ended
+    private bool _isOverdue; // the last stop has passed its deadline, and something still runs
 
-    /// <summary>Makes a socket in push style; nothing is opened before <see cref="StartAsync"/>.</summary>
-    /// <param name="options">Copied and validated at start.</param>
-    /// <param name="factory">Makes the handler of one loop, on that loop, at each start. If it throws, the start fails with that.</param>
+    /// <summary>Creates a socket with handlers. Opens nothing before <see cref="StartAsync"/>.</summary>
+    /// <param name="options">Options, copied now and validated at start.</param>
+    /// <param name="factory">Function that creates the handler of one loop, on that loop, at each start. If it throws,
+    /// the start fails with its exception.</param>
     public DatagramSocket(DatagramOptions options, Func<DatagramHandler> factory)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -39,8 +41,11 @@ public sealed class DatagramSocket : IAsyncDisposable
         _factory = factory;
     }
 
-    /// <summary>Makes a socket in pull style, on one loop: <see cref="ReceiveAsync"/> and <see cref="TryReceive"/> fetch what has come.</summary>
-    /// <param name="options">Copied and validated at start.</param>
+    /// <summary>
+    /// Creates a socket without a handler, on one loop: <see cref="ReceiveAsync"/> and <see cref="TryReceive"/> return
+    /// received datagrams.
+    /// </summary>
+    /// <param name="options">Options, copied now and validated at start.</param>
     public DatagramSocket(DatagramOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -55,33 +60,36 @@ public sealed class DatagramSocket : IAsyncDisposable
         Stopping,
     }
 
-    /// <summary>The options it was made with.</summary>
+    /// <summary>The options of the socket.</summary>
     public DatagramOptions Options { get; }
 
-    /// <summary>The engine that serves it.</summary>
+    /// <summary>The engine that the socket uses.</summary>
     public Engine Engine => Options.Engine ?? Engine.Default;
 
-    /// <summary>The address it receives at, with the real port. Null before the first start.</summary>
+    /// <summary>Address that the socket is bound to, with the actual port. Null before the first start.</summary>
     public EndPoint? EndPoint { get; private set; }
 
     /// <summary>
-    /// A Socket object over the descriptor of its first loop, for what has no member here. Made by the first call (or by
-    /// <see cref="DatagramOptions.CreateSocket"/>), on a duplicate, and disposed when the socket is closed. Who receives by it takes datagrams from this one.
-    /// Null when it is not open, and on the memory engine.
+    /// A <see cref="System.Net.Sockets.Socket"/> for the descriptor of its first loop, for options without a member
+    /// here. Created by the first call (or by <see cref="DatagramOptions.CreateSocket"/>) on a duplicate, and disposed
+    /// when the socket is closed. Receiving with it takes datagrams away from this socket. Null if the socket is not
+    /// open, and on the memory engine.
     /// </summary>
-    /// <exception cref="NetworkException">With category Limit: there is no descriptor left for a duplicate.</exception>
+    /// <exception cref="NetworkException">Category Limit: no file descriptor is left for the duplicate.</exception>
     public Socket? Socket => Volatile.Read(ref _residents) is [{ } first, ..] ? first.ShareSocket() : null;
 
-    /// <summary>The loop of its callbacks, or with several loops the first of them. Null before the first start. Any thread.</summary>
+    /// <summary>
+    /// The loop of its callbacks; with several loops, the first of them. Null before the first start. Any thread.
+    /// </summary>
     public Loop? Loop => Volatile.Read(ref _residents) is [{ } first, ..] ? first.Loop : null;
 
-    /// <summary>True from the end of a start to the beginning of a stop.</summary>
+    /// <summary>True from the end of a start to the begin of a stop.</summary>
     public bool IsStarted => _phase == Phase.Started;
 
-    /// <summary>Groups it is a member of now.</summary>
+    /// <summary>Groups that the socket is a member of.</summary>
     public IReadOnlyList<MulticastGroup> Groups => Volatile.Read(ref _residents) is [{ } first, ..] ? first.Groups : [];
 
-    /// <summary>Datagrams that wait to be sent, over all loops.</summary>
+    /// <summary>Number of datagrams waiting to be sent, over all loops.</summary>
     public long PendingDatagrams
     {
         get
@@ -92,7 +100,9 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
-    /// <summary>Bytes of the datagrams that wait to be sent, over all loops, those that are on their way from other threads included.</summary>
+    /// <summary>
+    /// Number of bytes of datagrams waiting to be sent, over all loops, including sends in progress on other threads.
+    /// </summary>
     public long BytesPending
     {
         get
@@ -103,7 +113,9 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
-    /// <summary>All counts since the last start. Cheap: the loops count by themselves, and this adds up.</summary>
+    /// <summary>
+    /// Returns all counters since the last start. Cheap: each loop counts on its own, and this call adds the counts up.
+    /// </summary>
     public DatagramCounters ReadCounters()
     {
         DatagramCounters sum = default;
@@ -137,11 +149,13 @@ public sealed class DatagramSocket : IAsyncDisposable
     // ------------------------------------------------------------------ start
 
     /// <summary>
-    /// Binds, joins the groups of the options, tells the handlers, and receives. Throws <see cref="NetworkException"/> when the address
-    /// cannot be bound or a group not joined, <see cref="ArgumentException"/> with all mistakes in the options,
-    /// <see cref="InvalidOperationException"/> while it is started or stopping, <see cref="ObjectDisposedException"/> after dispose, and
-    /// what the factory throws. Then nothing is open.
+    /// Binds, joins the groups of the options, starts the handlers, and receives. An exception of the factory is thrown
+    /// to the caller. After a failure nothing is open.
     /// </summary>
+    /// <exception cref="NetworkException">The address cannot be bound or a group not joined.</exception>
+    /// <exception cref="ArgumentException">The options have mistakes; the message lists all of them.</exception>
+    /// <exception cref="InvalidOperationException">The socket is started or stopping.</exception>
+    /// <exception cref="ObjectDisposedException">The socket was disposed.</exception>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
     public ValueTask StartAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
 
@@ -154,7 +168,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         {
             ObjectDisposedException.ThrowIf(_isDisposed, typeof(DatagramSocket));
             if (_phase == Phase.Stopping) Throw.State(_isOverdue
-                ? "The datagram socket cannot be started: it was told to stop, and a handler that still ran at the deadline has not returned."
+                ? "The datagram socket cannot be started: it is stopping, and a handler that still ran at the deadline has not returned."
                 : "The datagram socket is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The datagram socket is started already.");
             _phase = Phase.Starting;
@@ -198,7 +212,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         for (int i = 0; i < count; i++)
         {
             Loop loop = engine.Loops[(first.Index + i) % engine.Loops.Length];
-            // At the port that the first one got.
+            // The other sockets bind the port that the first one got.
             EndPoint here = i == 0 ? endPoint : bound[0].EndPoint;
             PortSharing sharing = count == 1 ? PortSharing.None : i == 0 ? PortSharing.Opens : PortSharing.Joins;
             DatagramResident resident = new(loop, this, here, sharing, count, inbox) { MulticastInterfaceIndex = interfaceIndex };
@@ -227,14 +241,15 @@ public sealed class DatagramSocket : IAsyncDisposable
     // ------------------------------------------------------------------ stop
 
     /// <summary>
-    /// Receives nothing more, sends what is queued, leaves all groups and closes. Completes when the last handler was told. Does
-    /// nothing when it is not started.
+    /// Stops receiving, sends queued datagrams, leaves all groups and closes. Completes after the last OnStopped. Has
+    /// no effect if the socket is not started.
     /// </summary>
-    /// <param name="deadline">How long what is queued may take; what is left is dropped and counted (<see cref="DatagramCounters.Abandoned"/>). Null takes <see cref="DatagramOptions.DrainTimeout"/>; zero sends nothing more.</param>
-    /// <exception cref="NetworkException">
-    /// (To who awaits.) With category Timeout: a second after the deadline a handler has not returned, or another callback blocks its loop; the message
-    /// names it. The socket is closed when that returns, and can be started again then.
-    /// </exception>
+    /// <param name="deadline">Maximum time for queued datagrams; the rest is dropped and counted
+    /// (<see cref="DatagramCounters.Abandoned"/>). Null takes <see cref="DatagramOptions.DrainTimeout"/>; zero sends
+    /// nothing more.</param>
+    /// <exception cref="NetworkException">Thrown to the awaiting code, with category Timeout: one second after the
+    /// deadline a handler has not returned, or another callback blocks its loop. The message names it. The socket is
+    /// closed when that returns, and can then be started again.</exception>
     public ValueTask StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
@@ -243,7 +258,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         {
             if (_phase == Phase.Starting)
             {
-                // The start finds out, and closes what it opened.
+                // The start detects this, and closes what it has opened.
                 _phase = Phase.Stopped;
                 return default;
             }
@@ -270,7 +285,7 @@ public sealed class DatagramSocket : IAsyncDisposable
                     _isOverdue = false;
                 }
 
-                // Nobody waits for it any more.
+                // No caller waits for it any more.
                 if (!done.TryEnd(true) && _isDisposed) _inbox?.Free();
             }
             catch (Exception e)
@@ -280,7 +295,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
-    /// <summary>A thread of its own.</summary>
+    /// <summary>Called on a thread of its own when the stop has passed its deadline.</summary>
     private void StopIsOverdue(DatagramResident[] residents, StopWait<bool> wait)
     {
         List<UnfinishedCall> found = [];
@@ -307,8 +322,11 @@ public sealed class DatagramSocket : IAsyncDisposable
         foreach (ValueTask<bool> wait in waits) await wait.ConfigureAwait(false);
     }
 
-    /// <summary><see cref="StopAsync"/> with <see cref="DatagramOptions.DrainTimeout"/>; it cannot be started again. After a stop that passed its deadline it waits for a second only.</summary>
-    /// <exception cref="NetworkException">As there.</exception>
+    /// <summary>
+    /// Stops with <see cref="DatagramOptions.DrainTimeout"/>; the socket cannot be started again. After a stop that has
+    /// passed its deadline it waits for one second only.
+    /// </summary>
+    /// <exception cref="NetworkException">Same as in <see cref="StopAsync"/>.</exception>
     public ValueTask DisposeAsync() => SessionOrder.Keep(SessionOrder.Leave(), EndAsync());
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
@@ -327,7 +345,10 @@ public sealed class DatagramSocket : IAsyncDisposable
 
     // ------------------------------------------------------------------ send
 
-    /// <summary>The resident that a send of this thread goes through: its own loop's, else always the first, so that one caller's order is kept.</summary>
+    /// <summary>
+    /// The per-loop socket for sends of the current thread: that of its own loop, otherwise always the first, so that
+    /// the order of one caller is kept.
+    /// </summary>
     private DatagramResident? Outlet
     {
         get
@@ -344,40 +365,54 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
-    /// <summary>Queues one datagram. As <see cref="DatagramHandler.Send(ReadOnlySpan{byte}, in DatagramPeer)"/>; with several loops, from a thread that is none of them, always by the same one.</summary>
-    /// <param name="data">Its bytes, at most <see cref="DatagramOptions.MaxDatagramBytes"/>; copied.</param>
-    /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
+    /// <summary>
+    /// Queues one datagram. See <see cref="DatagramHandler.Send(ReadOnlySpan{byte}, in DatagramPeer)"/>. With several
+    /// loops, threads that are none of them always use the same one.
+    /// </summary>
+    /// <param name="data">Bytes of the datagram, at most <see cref="DatagramOptions.MaxDatagramBytes"/>;
+    /// copied.</param>
+    /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
     public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer) => Outlet is { } outlet ? outlet.Send(data, in peer) : SendResult.Closed;
 
-    /// <summary>Queues one datagram for the peer of a connected socket. Throws <see cref="InvalidOperationException"/> when it is not connected.</summary>
-    /// <param name="data">Its bytes, at most <see cref="DatagramOptions.MaxDatagramBytes"/>; copied.</param>
+    /// <summary>
+    /// Queues one datagram for the peer of a connected socket. Throws <see cref="InvalidOperationException"/> if the
+    /// socket is not connected.
+    /// </summary>
+    /// <param name="data">Bytes of the datagram, at most <see cref="DatagramOptions.MaxDatagramBytes"/>;
+    /// copied.</param>
     public SendResult Send(ReadOnlySpan<byte> data) => Outlet is { } outlet ? outlet.Send(data) : SendResult.Closed;
 
-    /// <summary>Queues a run of datagrams of one size for one peer, all or none. As <see cref="DatagramHandler.SendRun"/>.</summary>
-    /// <param name="run">Their bytes, one after the other; the last may be shorter.</param>
-    /// <param name="datagramBytes">Bytes of each.</param>
-    /// <param name="peer">Who they are for; <c>default</c> for the peer of a connected socket.</param>
+    /// <summary>
+    /// Queues a run of datagrams of one size for one peer, all or none. See <see cref="DatagramHandler.SendRun"/>.
+    /// </summary>
+    /// <param name="run">Bytes of the datagrams, one after the other; the last may be shorter.</param>
+    /// <param name="datagramBytes">Length of each datagram.</param>
+    /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
     public SendResult SendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) =>
         Outlet is { } outlet ? outlet.SendRun(run, datagramBytes, in peer) : SendResult.Closed;
 
-    /// <summary>Queues several datagrams. As <see cref="DatagramHandler.SendMany"/>.</summary>
-    /// <param name="datagrams">In the order in which they are to leave.</param>
-    /// <returns>How many of them were taken: the first ones.</returns>
+    /// <summary>Queues several datagrams. See <see cref="DatagramHandler.SendMany"/>.</summary>
+    /// <param name="datagrams">Datagrams in sending order.</param>
+    /// <returns>Number of queued datagrams, from the start.</returns>
     public int SendMany(ReadOnlySpan<OutgoingDatagram> datagrams) => Outlet is { } outlet ? outlet.SendMany(datagrams) : 0;
 
-    /// <summary>Queues one datagram when there is room, first come first served.</summary>
-    /// <param name="data">Its bytes; the memory may be used again when the task has completed.</param>
-    /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
-    /// <param name="cancellationToken">Ends the wait; then nothing was sent.</param>
+    /// <summary>Waits for queue space in FIFO order, then queues one datagram.</summary>
+    /// <param name="data">Bytes of the datagram; the memory may be reused when the task has completed.</param>
+    /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
+    /// <param name="cancellationToken">Cancels the wait; nothing is sent then.</param>
     /// <returns>Queued, Closed, or Refused by <see cref="DatagramOptions.AnswerLimit"/>.</returns>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer, CancellationToken cancellationToken = default) =>
         Outlet is { } outlet ? outlet.SendAsync(data, peer, cancellationToken) : new ValueTask<SendResult>(SendResult.Closed);
 
-    /// <summary>As <see cref="SendAsync"/> for a thread that may block. Throws <see cref="InvalidOperationException"/> on a loop's thread.</summary>
-    /// <param name="data">Its bytes; copied.</param>
-    /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
-    /// <param name="timeout">How long to wait for room; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
-    /// <returns>Queued, Closed, or Full when the time passed; then nothing was sent.</returns>
+    /// <summary>
+    /// Queues like <see cref="SendAsync"/> and blocks for space. Throws <see cref="InvalidOperationException"/> on a
+    /// loop's thread.
+    /// </summary>
+    /// <param name="data">Bytes of the datagram; copied.</param>
+    /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
+    /// <param name="timeout">Maximum time to wait for space; <see cref="Timeout.InfiniteTimeSpan"/> has no
+    /// limit.</param>
+    /// <returns>Queued, Closed, or Full if the time passed; nothing was sent then.</returns>
     public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer, TimeSpan timeout)
     {
         if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
@@ -407,27 +442,34 @@ public sealed class DatagramSocket : IAsyncDisposable
     }
 
     /// <summary>
-    /// Until it is disposed, what this thread of the pool sends leaves together with what else is sent so: sends wake a sleeping loop behind what the pool has queued, and
-    /// behind what that queues in its turn, as long as each of them sends. For who answers datagrams one by one on the pool, which then leave many at a time. See
-    /// <see cref="WakeUpBatch"/>. Any thread; elsewhere it changes nothing.
+    /// Starts a scope of batched wake-ups for a pool thread that answers datagrams one by one. Until the returned value
+    /// is disposed, its sends wake a sleeping loop only after the work that the pool has queued, and after the work
+    /// queued by that, as long as each item sends. Many datagrams then leave together. See <see cref="WakeUpBatch"/>.
+    /// Any thread; outside of the pool it has no effect.
     /// </summary>
     public WakeUpBatch BatchWakeUps() => new(Engine, mayLinger: true);
 
-    // ------------------------------------------------------------------ receive, pull style
+    // ------------------------------------------------------------------ receive, without a handler
 
     /// <summary>
-    /// Pull style: the next datagram, first come first served. Throws (to who awaits) <see cref="NetworkException"/> when the connected peer
-    /// refuses (the socket goes on: receive again), and with category Cancelled when the socket was stopped and nothing is left.
+    /// Receives the next datagram, in FIFO order; for sockets without a handler. Throws <see cref="NetworkException"/>
+    /// to the awaiting code if the connected peer refuses (the socket continues: receive again), and with category
+    /// Cancelled if the socket was stopped and none is left.
     /// </summary>
-    /// <param name="target">Where its bytes go; must stay until the task has completed. What has no room is lost, and <see cref="ReceivedDatagram.IsTruncated"/> says so.</param>
-    /// <param name="cancellationToken">Ends the wait; no datagram is lost by it.</param>
+    /// <param name="target">Memory for the bytes; must stay valid until the task has completed. Bytes that do not fit
+    /// are lost, and <see cref="ReceivedDatagram.IsTruncated"/> is true.</param>
+    /// <param name="cancellationToken">Cancels the wait; no datagram is lost.</param>
     public ValueTask<ReceivedDatagram> ReceiveAsync(Memory<byte> target, CancellationToken cancellationToken = default) => RequireInbox().ReceiveAsync(target, cancellationToken);
 
-    /// <summary>Pull style, for a thread that may block: waits for the next datagram. Throws as <see cref="ReceiveAsync"/>, and <see cref="InvalidOperationException"/> on a loop's thread.</summary>
-    /// <param name="target">Where its bytes go.</param>
-    /// <param name="timeout">How long to wait; zero only looks, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
-    /// <param name="datagram">What came.</param>
-    /// <returns>False when the time passed.</returns>
+    /// <summary>
+    /// Waits for the next datagram and blocks; for sockets without a handler. Throws as <see cref="ReceiveAsync"/>
+    /// does, and <see cref="InvalidOperationException"/> on a loop's thread.
+    /// </summary>
+    /// <param name="target">Memory for the bytes.</param>
+    /// <param name="timeout">Maximum time to wait; zero does not wait, <see cref="Timeout.InfiniteTimeSpan"/> has no
+    /// limit.</param>
+    /// <param name="datagram">The received datagram.</param>
+    /// <returns>False if the time passed.</returns>
     public bool TryReceive(Span<byte> target, TimeSpan timeout, out ReceivedDatagram datagram)
     {
         if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
@@ -444,10 +486,13 @@ public sealed class DatagramSocket : IAsyncDisposable
     // ------------------------------------------------------------------ multicast
 
     /// <summary>
-    /// Joins a group while the socket runs; OnJoined is called before this completes. With several loops, the first one receives it, since every
-    /// member gets a copy. Throws <see cref="ArgumentException"/> for what is no group, <see cref="InvalidOperationException"/> when it is a member already or
-    /// not started, <see cref="NetworkException"/> when the system refuses: at its limit of groups the message names the sysctl.
+    /// Joins a group while the socket runs; OnJoined is called before this completes. With several loops only the first
+    /// one receives it, because every member gets a copy.
     /// </summary>
+    /// <exception cref="ArgumentException">The address is not a multicast group.</exception>
+    /// <exception cref="InvalidOperationException">The socket is a member already, or not started.</exception>
+    /// <exception cref="NetworkException">The system rejects it; at its limit of groups the message names the
+    /// sysctl.</exception>
     /// <param name="group">Group, interface and source.</param>
     public ValueTask JoinAsync(MulticastGroup group)
     {
@@ -456,12 +501,18 @@ public sealed class DatagramSocket : IAsyncDisposable
         return Change(group, joins: true);
     }
 
-    /// <summary>Joins a group on the interface that the system's routes choose, from any source. See <see cref="JoinAsync(MulticastGroup)"/>.</summary>
-    /// <param name="group">The group's address.</param>
+    /// <summary>
+    /// Joins a group on the interface chosen by the system's routes, from any source. See
+    /// <see cref="JoinAsync(MulticastGroup)"/>.
+    /// </summary>
+    /// <param name="group">Address of the group.</param>
     public ValueTask JoinAsync(IPAddress group) => JoinAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
 
-    /// <summary>Leaves a group, as it was joined; OnLeft is called before this completes. Throws <see cref="InvalidOperationException"/> when the socket is not a member of it.</summary>
-    /// <param name="group">Equal to the one that was joined.</param>
+    /// <summary>
+    /// Leaves a group, as it was joined; OnLeft is called before this completes. Throws
+    /// <see cref="InvalidOperationException"/> if the socket is not a member of it.
+    /// </summary>
+    /// <param name="group">Group, equal to the one that was joined.</param>
     public ValueTask LeaveAsync(MulticastGroup group)
     {
         ArgumentNullException.ThrowIfNull(group);
@@ -469,8 +520,8 @@ public sealed class DatagramSocket : IAsyncDisposable
         return Change(group, joins: false);
     }
 
-    /// <summary>Leaves a group that was joined by <see cref="JoinAsync(IPAddress)"/>.</summary>
-    /// <param name="group">The group's address.</param>
+    /// <summary>Leaves a group that was joined with <see cref="JoinAsync(IPAddress)"/>.</summary>
+    /// <param name="group">Address of the group.</param>
     public ValueTask LeaveAsync(IPAddress group) => LeaveAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
 
     private ValueTask Change(MulticastGroup group, bool joins)

@@ -1,14 +1,22 @@
 namespace Whimbrel;
 
-/// <summary>Which loop of a shared port (<see cref="DatagramOptions.Loops"/>) receives a datagram. The system decides.</summary>
+/// <summary>
+/// Rule by which the kernel assigns datagrams to the loops of a shared port (<see cref="DatagramOptions.Loops"/>).
+/// </summary>
 public enum DatagramSteering
 {
-    /// <summary>By a hash of both addresses: what one peer sends goes to one loop, in order, as long as the socket lives. One busy peer keeps one loop busy.</summary>
+    /// <summary>
+    /// By a hash of both addresses: datagrams of one peer go to one loop, in order, as long as the socket is open. One
+    /// busy peer keeps one loop busy.
+    /// </summary>
     ByPeer,
 
-    /// <summary>At random: spread evenly, also what comes from one peer, whose datagrams then overtake each other.</summary>
+    /// <summary>At random: evenly, also for datagrams of one peer, which may then be reordered.</summary>
     Evenly,
 
-    /// <summary>By the cpu that took it from the device: cpu number modulo loops. For loops that are bound to cpus (<see cref="EngineOptions.Cpus"/>).</summary>
+    /// <summary>
+    /// By the cpu that received it from the device: cpu number modulo loops. For loops bound to cpus
+    /// (<see cref="EngineOptions.Cpus"/>).
+    /// </summary>
     ByCpu,
 }

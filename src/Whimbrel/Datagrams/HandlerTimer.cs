@@ -1,6 +1,6 @@
 namespace Whimbrel.Datagrams;
 
-/// <summary>A timer of a datagram handler: its callback is the handler's, and ends with its socket.</summary>
+/// <summary>A timer of a datagram handler, which calls the handler and ends with its socket.</summary>
 internal sealed class HandlerTimer(DatagramResident resident) : LoopTimer(resident.Loop)
 {
     protected override void OnFired(bool isCancelled)

@@ -1,11 +1,16 @@
 namespace Whimbrel.Datagrams;
 
-/// <summary>What a loop supplies for datagrams beside the verbs that all residents have. Loop's thread.</summary>
+/// <summary>Operations of a loop for datagrams, in addition to those for all connections. Loop's thread.</summary>
 internal interface IDatagramEngine
 {
-    /// <summary>Sends the socket's queue: <c>AdvanceSend</c> and <c>FailSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
+    /// <summary>
+    /// Sends the socket's queue: calls <c>AdvanceSend</c> and <c>FailSend</c> for progress, <c>CompleteSend</c> when
+    /// the next send may start.
+    /// </summary>
     void StartSend(DatagramResident socket);
 
-    /// <summary>Joins or leaves a multicast group, on the interface of that number. 0 or an error number.</summary>
+    /// <summary>
+    /// Joins or leaves a multicast group on the interface with that number. Returns 0 or an error number.
+    /// </summary>
     int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins);
 }

@@ -2,7 +2,7 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>Looks one network interface up, off the loops.</summary>
+/// <summary>Looks up a network interface on the thread pool.</summary>
 internal sealed class InterfaceLookup
 {
     private readonly Engine _engine;
@@ -16,7 +16,10 @@ internal sealed class InterfaceLookup
         _found = new Completion<int>(engine);
     }
 
-    /// <summary>The number of the interface with that name, number or address; 0 for null. Throws <see cref="NetworkException"/> (to who awaits) when there is none.</summary>
+    /// <summary>
+    /// Returns the number of the interface with that name, number or address; 0 for null. Throws
+    /// <see cref="NetworkException"/> to the awaiting code if there is none.
+    /// </summary>
     internal static ValueTask<int> FindAsync(Engine engine, string? name)
     {
         if (name is null) return new ValueTask<int>(0);

@@ -4,16 +4,17 @@ using System.Net.Sockets;
 
 namespace Whimbrel;
 
-/// <summary>An IP multicast group as a socket joins it: on one interface, from any source or from one only. A value.</summary>
-/// <param name="Address">The group: 224.0.0.0 up to 239.255.255.255, or ff00::/8.</param>
-/// <param name="Interface">Where to listen for it: a name as "eth0", an interface's number, or one of its addresses. Null leaves the choice to the system's routes.</param>
-/// <param name="Source">Only what this sender sends (source-specific); null takes it from anybody.</param>
+/// <summary>An IP multicast group for a join: on one interface, from any source or a single one. A value.</summary>
+/// <param name="Address">Address of the group: 224.0.0.0 to 239.255.255.255, or ff00::/8.</param>
+/// <param name="Interface">Interface to receive on: a name such as "eth0", its number, or one of its addresses. Null:
+/// chosen by the system's routes.</param>
+/// <param name="Source">The only sender to accept (source-specific multicast); null accepts any sender.</param>
 public sealed record MulticastGroup(IPAddress Address, string? Interface = null, IPAddress? Source = null)
 {
-    /// <summary>As "239.1.1.1", "239.1.1.1 on eth0 from 10.0.0.7".</summary>
+    /// <summary>Returns for example "239.1.1.1" or "239.1.1.1 on eth0 from 10.0.0.7".</summary>
     public override string ToString() => $"{Address}{(Interface is null ? "" : $" on {Interface}")}{(Source is null ? "" : $" from {Source}")}";
 
-    /// <summary>Throws what is wrong with it as the caller's mistake.</summary>
+    /// <summary>Throws an argument exception for a mistake.</summary>
     internal void Check(string name)
     {
         if (Address is null) throw new ArgumentException("The group has no address.", name);
@@ -30,7 +31,10 @@ public sealed record MulticastGroup(IPAddress Address, string? Interface = null,
         return address.TryWriteBytes(bytes, out _) && (bytes[0] & 0xF0) == 0xE0;
     }
 
-    /// <summary>The number of an interface; 0 for null. Throws <see cref="NetworkException"/> when there is none of that name, number or address. Asks the system: not on a hot path.</summary>
+    /// <summary>
+    /// Returns the number of an interface; 0 for null. Throws <see cref="NetworkException"/> if no interface has that
+    /// name, number or address. Makes system calls: not on a hot path.
+    /// </summary>
     internal static int IndexOf(string? name)
     {
         if (name is null) return 0;
@@ -60,7 +64,7 @@ public sealed record MulticastGroup(IPAddress Address, string? Interface = null,
         }
         catch (NetworkInformationException)
         {
-            // It has no IPv4.
+            // The interface has no IPv4.
             return properties.GetIPv6Properties().Index;
         }
     }

@@ -5,7 +5,9 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>Sets options of one socket by Linux's numbers, and keeps the first that the system refuses; the rest is left out then.</summary>
+/// <summary>
+/// Sets options of one socket with Linux constants, and keeps the first failure; later options are skipped then.
+/// </summary>
 internal ref struct OptionSetter(RawSocket socket, EndPoint endPoint)
 {
     internal NetworkException? Fault { get; private set; }
@@ -36,7 +38,7 @@ internal ref struct OptionSetter(RawSocket socket, EndPoint endPoint)
             $"Cannot prepare a datagram socket for {endPoint}: the system refused {option}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."));
     }
 
-    /// <summary>Of a socket of IPv6, both options: the IPv4 one is for mapped addresses.</summary>
+    /// <summary>Sets both options of an IPv6 socket: the IPv4 one is for mapped addresses.</summary>
     internal void Both(bool isV6, string option, int nameV4, int nameV6, int value)
     {
         if (isV6) Set(option, SocketAbi.IPPROTO_IPV6, nameV6, value);
@@ -44,7 +46,7 @@ internal ref struct OptionSetter(RawSocket socket, EndPoint endPoint)
         else Set(option, SocketAbi.IPPROTO_IP, nameV4, value);
     }
 
-    /// <summary>For what the socket can do without.</summary>
+    /// <summary>Sets an option that the socket can do without.</summary>
     internal readonly bool Try(int level, int name, int value) => SocketOptions.SetRaw(socket, level, name, value) == 0;
 
     internal readonly void Try(int level, int name, scoped ReadOnlySpan<byte> value) => _ = SocketOptions.SetRaw(socket, level, name, value);

@@ -3,8 +3,8 @@ using System.Net.NetworkInformation;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// The IP addresses of this machine, for the question whether a datagram claims to come from its own receiver. Asked of the system at
-/// most once in 10 s, and only for an address that is not known yet: that takes about a millisecond. Any thread.
+/// The IP addresses of this machine, for detecting datagrams that claim to come from their own receiver. Queried at
+/// most once in 10 s, and only for an unknown address, because it takes about a millisecond. Any thread.
 /// </summary>
 internal static class OwnAddresses
 {
@@ -13,7 +13,9 @@ internal static class OwnAddresses
     private static HashSet<DatagramPeer> s_known = [];
     private static long s_renewedMs = long.MinValue;
 
-    /// <summary>The address, whatever the port, is one of this machine's. The loopback addresses always are.</summary>
+    /// <summary>
+    /// Returns whether the address, with any port, is one of this machine's. Loopback addresses always are.
+    /// </summary>
     internal static bool Contains(in DatagramPeer peer)
     {
         DatagramPeer address = DatagramPeer.WithoutPortAndScope(in peer);
@@ -41,7 +43,7 @@ internal static class OwnAddresses
         }
         catch (NetworkInformationException)
         {
-            // Not told: then only the loopback addresses count.
+            // The addresses are not available: only the loopback addresses count.
         }
 
         return found;

@@ -1,17 +1,23 @@
 namespace Whimbrel;
 
-/// <summary>What the system does with a datagram that is larger than a path takes: IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.</summary>
+/// <summary>Treatment of a datagram larger than the path MTU: IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.</summary>
 public enum PathMtuRule
 {
-    /// <summary>As the system is set up.</summary>
+    /// <summary>As configured in the system.</summary>
     System,
 
-    /// <summary>It travels in fragments; routers may fragment it too (IPv4).</summary>
+    /// <summary>The datagram is fragmented, possibly by routers, too (IPv4).</summary>
     Fragment,
 
-    /// <summary>It is never fragmented: one that is larger than the known path fails to be sent (OnSendFailed), and what a router drops is told by OnPeerError, with the path's size.</summary>
+    /// <summary>
+    /// The datagram is never fragmented. If it is larger than the known path MTU, the send fails (OnSendFailed); if a
+    /// router drops it, OnPeerError is called with the path MTU.
+    /// </summary>
     DontFragment,
 
-    /// <summary>As <see cref="DontFragment"/>, but what the system believes of the path is ignored: for programs that probe by themselves.</summary>
+    /// <summary>
+    /// As <see cref="DontFragment"/>, but the known path MTU is ignored: for programs with their own path MTU
+    /// discovery.
+    /// </summary>
     Probe,
 }

@@ -3,15 +3,17 @@ using System.Security.Cryptography;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// A keyed hash of addresses for tables of bounded size: whoever does not know the key cannot choose addresses that meet in one place
-/// of the table. Immutable; any thread.
+/// A keyed hash of addresses for tables of bounded size: without the key an attacker cannot choose addresses that
+/// collide in the table. Immutable; any thread.
 /// </summary>
 internal readonly struct PeerHash
 {
     private readonly ulong _first;
     private readonly ulong _second;
 
-    /// <summary>Null takes a key of its own; the same seed gives the same hashes in every process.</summary>
+    /// <summary>
+    /// Creates a hash with a random key for null; the same seed gives the same hashes in every process.
+    /// </summary>
     internal PeerHash(int? seed)
     {
         Span<ulong> key = stackalloc ulong[2];
@@ -26,7 +28,7 @@ internal readonly struct PeerHash
             RandomNumberGenerator.Fill(System.Runtime.InteropServices.MemoryMarshal.AsBytes(key));
         }
 
-        // Odd, so that no factor of a product loses bits.
+        // Odd, so that a multiplication loses no bits.
         (_first, _second) = (key[0] | 1, key[1] | 1);
     }
 

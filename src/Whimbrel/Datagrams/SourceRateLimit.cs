@@ -6,27 +6,29 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// How much each source may ask for: so much at once, then so much a second, in a table that never grows. A source is an IPv4 address, or
-/// the first 64 bits of an IPv6 address, because one customer has at least so many; the port does not count. Pure: no I/O and no
-/// clock, the time is an argument. Not synchronised: make one for each handler and use it on its loop, which gets all of one peer
-/// (<see cref="DatagramSteering.ByPeer"/>).
+/// Rate limit per source: a burst, then a rate per second, in a table that never grows. A source is an IPv4 address, or
+/// the first 64 bits of an IPv6 address, because one customer has at least that many; the port is ignored. Pure: no I/O
+/// and no clock, the time is an argument. Not thread-safe: create one for each handler and use it on its loop, which
+/// receives all datagrams of one peer (<see cref="DatagramSteering.ByPeer"/>).
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>A source gets at most <c>burst + perSecond × t</c> in any <c>t</c> seconds, and what it is refused costs it nothing.</item>
-/// <item>A source that has asked for nothing long enough to have its whole burst again is forgotten when its place is needed; it loses nothing.</item>
-/// <item>When places are short because more sources than <c>maxSources</c> are busy, a new one takes over the place of the one with most
-/// left, and what is left there: nobody gets a fresh burst by pushing others out, and all sources together get at most
-/// <c>places × (burst + perSecond × t)</c>, whatever addresses they invent.</item>
+/// <item>A source gets at most <c>burst + perSecond × t</c> in any <c>t</c> seconds; a rejected request costs it
+/// nothing.</item>
+/// <item>A source that has been idle until its whole burst was available again is forgotten when its slot is needed; it
+/// loses nothing.</item>
+/// <item>If more sources than <c>maxSources</c> are busy, a new source takes over the slot with the most remaining
+/// credit, and only that credit. So evicting other sources gives no fresh burst, and all sources together get at most
+/// <c>places × (burst + perSecond × t)</c>, whatever addresses are forged.</item>
 /// <item>A call is O(1) and allocates nothing.</item>
 /// </list>
 /// </remarks>
 public sealed class SourceRateLimit
 {
-    /// <summary>Most that can be asked for in a second, and at once.</summary>
+    /// <summary>Maximum of the rate per second and of the burst.</summary>
     public const int MaxRate = 1_000_000_000;
 
-    // Places in which a source can be: enough that two busy sources seldom compete in a table that is not full.
+    // Number of slots per source: enough that two busy sources rarely compete in a table that is not full.
     private const int Ways = 8;
     private const int MinSources = 64;
     private const int MaxSources = 1 << 24;
@@ -35,14 +37,18 @@ public sealed class SourceRateLimit
     private readonly PeerHash _hash;
     private readonly ulong _prefixMask;
     private readonly long _perSecond;
-    private readonly long _burst; // thousandths, as all that is left
+    private readonly long _burst; // in thousandths, like all credit
 
-    /// <summary>A table without sources.</summary>
-    /// <param name="perSecond">What each source may ask for in a second, in the units of <see cref="TryTake"/>: datagrams, bytes. 1 up to <see cref="MaxRate"/>.</param>
-    /// <param name="burst">What each may ask for at once. 1 up to <see cref="MaxRate"/>.</param>
-    /// <param name="maxSources">Sources that are told apart at a time, rounded up to a power of two; each takes 32 bytes. 64 up to 16,777,216; default 65,536.</param>
-    /// <param name="ipv6PrefixBits">Bits of an IPv6 address that make a source. 16 up to 64; default 64.</param>
-    /// <param name="seed">Where sources stand in the table. Null (the default) is different each time, so that nobody can aim; a number is for tests.</param>
+    /// <summary>Creates an empty table.</summary>
+    /// <param name="perSecond">Rate of each source per second, in the unit of <see cref="TryTake"/>: datagrams or
+    /// bytes. 1 to <see cref="MaxRate"/>.</param>
+    /// <param name="burst">Burst of each source. 1 to <see cref="MaxRate"/>.</param>
+    /// <param name="maxSources">Number of sources that are tracked at the same time, rounded up to a power of two; each
+    /// takes 32 bytes. 64 to 16,777,216; default 65,536.</param>
+    /// <param name="ipv6PrefixBits">Number of bits of an IPv6 address that identify a source. 16 to 64; default
+    /// 64.</param>
+    /// <param name="seed">Seed of the hash. Default null: random, so that attackers cannot choose slots; a number is
+    /// for tests.</param>
     public SourceRateLimit(int perSecond, int burst, int maxSources = 65_536, int ipv6PrefixBits = 64, int? seed = null)
     {
         if (perSecond is < 1 or > MaxRate) Throw.OutOfRange(nameof(perSecond), perSecond, $"1 to {MaxRate}");
@@ -56,22 +62,30 @@ public sealed class SourceRateLimit
         _hash = new PeerHash(seed);
     }
 
-    /// <summary>Places of the table: <c>maxSources</c>, rounded up.</summary>
+    /// <summary>Number of slots of the table: <c>maxSources</c>, rounded up.</summary>
     public int Places => _places.Length;
 
-    /// <summary>Calls that were allowed.</summary>
+    /// <summary>Number of allowed calls.</summary>
     public long Allowed { get; private set; }
 
-    /// <summary>Calls that were refused.</summary>
+    /// <summary>Number of rejected calls.</summary>
     public long Refused { get; private set; }
 
-    /// <summary>Sources that were pushed out before they had their whole burst again: above zero, <c>maxSources</c> is short, or somebody invents addresses.</summary>
+    /// <summary>
+    /// Number of sources evicted before they had their whole burst again. Above zero, <c>maxSources</c> is too small,
+    /// or addresses are forged.
+    /// </summary>
     public long Displaced { get; private set; }
 
-    /// <summary>Takes from what the source of a datagram may ask for. False: too much, and nothing was taken.</summary>
-    /// <param name="peer">Who sent the datagram. Unix peers are told apart by name; all without a name are one source.</param>
-    /// <param name="nowMs">Milliseconds of a clock that does not go back, for example <see cref="Loop.TimeMs"/>. An earlier time than before counts as the same.</param>
-    /// <param name="cost">What it costs: 1 for a datagram, or its bytes. More than the burst is always refused. 0 or more.</param>
+    /// <summary>
+    /// Takes from the credit of a datagram's source. Returns false, and takes nothing, if there is not enough.
+    /// </summary>
+    /// <param name="peer">Sender of the datagram. Unix peers are distinguished by name; all without a name are one
+    /// source.</param>
+    /// <param name="nowMs">Milliseconds of a clock that never goes back, for example <see cref="Loop.TimeMs"/>. An
+    /// earlier time than before counts as the same.</param>
+    /// <param name="cost">Cost: 1 for a datagram, or its bytes. More than the burst is always rejected. 0 or
+    /// more.</param>
     public bool TryTake(in DatagramPeer peer, long nowMs, int cost = 1)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(cost);
@@ -93,7 +107,7 @@ public sealed class SourceRateLimit
     private (ulong Address, uint Kind) SourceOf(in DatagramPeer peer)
     {
         if (peer.IsV4) return (peer.V4Bytes, 4);
-        // In the order of the bits of the address, whatever the machine's order of bytes.
+        // In the order of the bits of the address, independent of the machine's byte order.
         if (peer.IsV6) return (BinaryPrimitives.ReverseEndianness(peer.HighBytes) & _prefixMask, 6);
         return peer.Name is { } name ? ((uint)name.GetHashCode(), 1u) : (0ul, 2u);
     }
@@ -127,12 +141,15 @@ public sealed class SourceRateLimit
         place.AtMs = nowMs;
     }
 
-    /// <summary>A thousandth of so much a second comes each millisecond: no rounding, however often it is asked.</summary>
+    /// <summary>
+    /// Returns the credit at a time. One thousandth of the rate is added each millisecond, so there is no rounding,
+    /// however often it is called.
+    /// </summary>
     private long LeftAt(in Place place, long nowMs)
     {
         long elapsedMs = nowMs - place.AtMs;
         if (elapsedMs <= 0) return place.Left;
-        // Divided and not multiplied: the product of a long time does not fit.
+        // Divided instead of multiplied, because the product of a long time would overflow.
         return elapsedMs >= ((_burst - place.Left) / _perSecond) + 1 ? _burst : Math.Min(_burst, place.Left + (elapsedMs * _perSecond));
     }
 
@@ -141,6 +158,6 @@ public sealed class SourceRateLimit
         internal ulong Address;
         internal long Left;
         internal long AtMs;
-        internal uint Kind; // 0: nobody
+        internal uint Kind; // 0: free
     }
 }

@@ -3,8 +3,8 @@ using System.Text;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// The name of a Unix datagram socket as the kernel gives it: a path without its closing zero, or an abstract name that begins
-/// with one. Immutable; equal when the bytes are. Any thread.
+/// Name of a Unix datagram socket as in the kernel: a path without its terminating zero, or an abstract name that
+/// begins with one. Immutable; compared by its bytes. Any thread.
 /// </summary>
 internal sealed class UnixName : IEquatable<UnixName>
 {
@@ -27,10 +27,10 @@ internal sealed class UnixName : IEquatable<UnixName>
 
     internal ReadOnlySpan<byte> Bytes => _bytes;
 
-    /// <summary>With '@' for the zero byte of an abstract name.</summary>
+    /// <summary>The name as text, with '@' for the zero byte of an abstract name.</summary>
     internal string Text => _text ??= (_bytes.Length > 0 && _bytes[0] == 0 ? "@" : "") + Encoding.UTF8.GetString(_bytes.AsSpan(_bytes.Length > 0 && _bytes[0] == 0 ? 1 : 0));
 
-    /// <summary>The form that .NET's end point wants: its abstract names begin with the zero byte.</summary>
+    /// <summary>The form for .NET's end point: its abstract names begin with the zero byte.</summary>
     internal string EndPointText => Text.StartsWith('@') ? "\0" + Text[1..] : Text;
 
     internal static int HashOf(ReadOnlySpan<byte> bytes)

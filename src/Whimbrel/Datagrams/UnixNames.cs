@@ -2,7 +2,10 @@ using System.Diagnostics.CodeAnalysis;
 
 namespace Whimbrel.Datagrams;
 
-/// <summary>One object for each Unix name that datagrams came from, so that a known sender costs no allocation. One loop's. Bounded: at its limit it begins anew.</summary>
+/// <summary>
+/// One object for each Unix name that sent datagrams, so that a known sender costs no allocation. Used by one loop.
+/// Bounded: cleared at its limit.
+/// </summary>
 internal sealed class UnixNames
 {
     private const int MaxNames = 4096;

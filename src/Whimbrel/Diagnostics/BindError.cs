@@ -5,12 +5,14 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Diagnostics;
 
-/// <summary>Says why a listener could not be bound, who has the port, and what to do. Runs once, on failure.</summary>
+/// <summary>
+/// Describes why a listener could not be bound, the process that has the port, and the remedy. Runs once, on failure.
+/// </summary>
 internal static class BindError
 {
-    /// <param name="endPoint">Where it should have listened.</param>
-    /// <param name="error">The system's number.</param>
-    /// <param name="inTheWay">What is at a Unix path that is no socket, in words; else null.</param>
+    /// <param name="endPoint">Address of the listener.</param>
+    /// <param name="error">Error number of the system.</param>
+    /// <param name="inTheWay">Description of what exists at a Unix path if it is not a socket; otherwise null.</param>
     internal static NetworkError Describe(EndPoint endPoint, int error, string? inTheWay = null)
     {
         string why = error switch
@@ -26,18 +28,19 @@ internal static class BindError
         return new NetworkError(error, ErrorCategory.Bind, $"Cannot listen on {endPoint}: {why}");
     }
 
-    /// <summary>" by 'name' (pid n)" where /proc tells, else nothing.</summary>
+    /// <summary>Returns " by 'name' (pid n)" if /proc contains it, otherwise an empty text.</summary>
     private static string HolderOf(EndPoint endPoint)
     {
         if (endPoint is not IPEndPoint ip || !Directory.Exists("/proc/net")) return "";
         try
         {
-            // A table costs milliseconds, however little is in it. The other one matters when a listener of IPv6 takes IPv4 as well.
+            // Reading a table takes milliseconds, even if it is short. The other one is needed when an IPv6 listener
+            // also accepts IPv4.
             (string own, string other) = ip.AddressFamily == AddressFamily.InterNetworkV6 ? ("/proc/net/tcp6", "/proc/net/tcp") : ("/proc/net/tcp", "/proc/net/tcp6");
             HashSet<string> inodes = [.. InodesListeningOn(ip.Port, own)];
             if (inodes.Count == 0) inodes = [.. InodesListeningOn(ip.Port, other)];
             if (inodes.Count == 0) return "";
-            // Most often it is this process itself, and a machine may have thousands of others.
+            // Usually it is this process itself, and a machine may have thousands of others.
             string self = $"/proc/{Environment.ProcessId}";
             if (Holds(self, inodes)) return NameOf(self);
             foreach (string process in Directory.EnumerateDirectories("/proc"))
@@ -47,7 +50,7 @@ internal static class BindError
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
-            // Not ours to see: the message is complete without it.
+            // The files are not readable for this process: the message is complete without the name.
         }
 
         return "";
@@ -65,7 +68,7 @@ internal static class BindError
         {
             string[] fields = line.Split(' ', StringSplitOptions.RemoveEmptyEntries);
             if (fields.Length <= 9) continue;
-            // Listeners stand first; behind them are all connections, and those that have ended a minute ago.
+            // Listeners come first; all connections follow, including those that ended within the last minute.
             if (fields[3] != listening) yield break;
             if (fields[1].EndsWith(suffix, StringComparison.Ordinal)) yield return $"socket:[{fields[9]}]";
         }

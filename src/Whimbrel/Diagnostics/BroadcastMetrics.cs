@@ -3,7 +3,10 @@ using System.Diagnostics.Metrics;
 
 namespace Whimbrel.Diagnostics;
 
-/// <summary>What the meter says of broadcasts that somebody awaits: those are counted anyhow. Told by the last loop that has one, while somebody listens.</summary>
+/// <summary>
+/// Metrics of awaited broadcasts, which are counted anyway. Recorded by the last loop of a broadcast, while a listener
+/// is active.
+/// </summary>
 internal sealed class BroadcastMetrics
 {
     private static BroadcastMetrics? s_instruments;
@@ -29,10 +32,10 @@ internal sealed class BroadcastMetrics
 
     internal static void Make() => Volatile.Write(ref s_instruments, new BroadcastMetrics());
 
-    /// <summary>A time of the stopwatch when a listener wants to know of a broadcast that begins now, zero otherwise.</summary>
+    /// <summary>Returns a timestamp if a listener measures a broadcast that begins now, otherwise zero.</summary>
     internal static long Begins() => Volatile.Read(ref s_instruments) is { } made && (made._duration.Enabled || made._fanout.Enabled) ? Stopwatch.GetTimestamp() : 0;
 
-    /// <summary>All loops have it. What a listener throws comes out here.</summary>
+    /// <summary>Records a broadcast that all loops have processed. Throws the exception of a listener.</summary>
     internal static void Ended(long since, int sessions)
     {
         BroadcastMetrics made = s_instruments!;

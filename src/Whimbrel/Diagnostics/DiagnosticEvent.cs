@@ -2,22 +2,24 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>What a <see cref="DiagnosticEvent"/> is about.</summary>
+/// <summary>Subject of a <see cref="DiagnosticEvent"/>.</summary>
 public enum DiagnosticEventKind
 {
-    /// <summary>A callback kept a loop busy for longer than <see cref="EngineOptions.BlockedLoopMs"/>.</summary>
+    /// <summary>A callback blocked a loop for longer than <see cref="EngineOptions.BlockedLoopMs"/>.</summary>
     BlockedLoop,
 
     /// <summary>A connection was ended because its peer reads too slowly.</summary>
     SlowConsumer,
 
-    /// <summary>Accepting met the descriptor limit; new connections are shed until descriptors are free again.</summary>
+    /// <summary>
+    /// Accepting reached the descriptor limit; new connections are closed until descriptors are free again.
+    /// </summary>
     DescriptorLimit,
 
-    /// <summary>A callback that has no session to end threw.</summary>
+    /// <summary>A callback that belongs to no session threw.</summary>
     UserException,
 
-    /// <summary>The system refused something that the library goes on without.</summary>
+    /// <summary>The system rejected an operation that the library can do without.</summary>
     System,
 
     /// <summary>A TLS handshake of a server failed.</summary>
@@ -29,43 +31,51 @@ public enum DiagnosticEventKind
     /// <summary>A stop has passed its deadline, and user code still runs.</summary>
     StopOverdue,
 
-    /// <summary>Sends of other threads were refused because of <see cref="EngineOptions.MailboxLimitBytes"/>.</summary>
+    /// <summary>
+    /// Sends of other threads were rejected because of <see cref="EngineOptions.MailboxLimitBytes"/>.
+    /// </summary>
     MailboxFull,
 
-    /// <summary>A target of a relay has failed, or serves again.</summary>
+    /// <summary>A target of a relay has failed or recovered.</summary>
     RelayTarget,
 
     /// <summary>
-    /// A broadcast was larger than the send queue of a member may ever be, and that member went without it; or a session
-    /// left so much unread that <see cref="ConnectionOptions.UnreadLimitBytes"/> ended its connection.
+    /// A broadcast was larger than a member's send limit and skipped that member; or a session left so much data
+    /// unconsumed that <see cref="ConnectionOptions.UnreadLimitBytes"/> ended its connection.
     /// </summary>
     MessageTooLarge,
 
-    /// <summary>A peer uses another protocol or another format than its session, or a session does not do what its protocol requires.</summary>
+    /// <summary>
+    /// A peer uses another protocol or format than its session, or a session violates its own protocol.
+    /// </summary>
     Protocol,
 
-    /// <summary>Nodes of a cluster do not fit together: another key, or the same id twice.</summary>
+    /// <summary>Nodes of a cluster are incompatible: different keys, or the same id twice.</summary>
     Cluster,
 }
 
 /// <summary>
-/// Something that an operator should know and that ends nothing by itself. Also written to the event source
-/// <c>Whimbrel</c>. Notices of one kind are given at most once a minute: for each loop, or for each server and client.
+/// A message for the operator about something that ends nothing by itself. Also written to the event source
+/// <c>Whimbrel</c>. Diagnostic events of one kind are given at most once a minute for each loop, or for each server and
+/// client.
 /// </summary>
-/// <param name="Kind">What it is about.</param>
-/// <param name="Message">What happened, why, and what to do: one line. Control characters of foreign values are escaped (<c>\n</c>, <c>\u001b</c>).</param>
-/// <param name="Page">Its page below <c>docs/symptoms/</c>.</param>
-/// <param name="Exception">
-/// The exception that the notice is about, with its stack trace; null when there is none. Its own texts are as they were thrown, and not escaped.
-/// </param>
+/// <param name="Kind">Subject of the diagnostic event.</param>
+/// <param name="Message">What happened, the reason and the remedy, in one line. Control characters of external values
+/// are escaped (<c>\n</c>, <c>\u001b</c>).</param>
+/// <param name="Page">Page below <c>docs/symptoms/</c>.</param>
+/// <param name="Exception">Exception that the diagnostic event is about, with its stack trace, or null. Its own texts
+/// are not escaped.</param>
 public readonly record struct DiagnosticEvent(DiagnosticEventKind Kind, string Message, string Page, Exception? Exception = null)
 {
-    /// <summary>What happened, why, and what to do: one line, without control characters.</summary>
+    /// <summary>What happened, the reason and the remedy, in one line without control characters.</summary>
     public string Message { get; init => field = Escaped.Of(value); } = Escaped.Of(Message);
 
-    /// <summary>The sentence that says where to read more, as <c>See docs/symptoms/port-taken.md, or: whimbrel explain port-taken</c>.</summary>
+    /// <summary>
+    /// Sentence that refers to the documentation, such as <c>See docs/symptoms/port-taken.md, or: whimbrel explain
+    /// port-taken</c>.
+    /// </summary>
     public string Help => $"See docs/symptoms/{Page}, or: whimbrel explain {Path.GetFileNameWithoutExtension(Page)}";
 
-    /// <summary>The message.</summary>
+    /// <summary>Returns the message.</summary>
     public override string ToString() => Message;
 }

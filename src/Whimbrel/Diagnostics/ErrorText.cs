@@ -5,12 +5,15 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Diagnostics;
 
-/// <summary>Names and classes of system error numbers. Pure.</summary>
+/// <summary>Texts and categories of system error numbers. Pure.</summary>
 internal static class ErrorText
 {
     private const int MostCauses = 8;
 
-    /// <summary>Of several numbers with one meaning the first is the one that stands for it. Those that come most often stand first.</summary>
+    /// <summary>
+    /// Error numbers and their meanings. If several numbers have one meaning, the first represents it. Frequent ones
+    /// come first.
+    /// </summary>
     private static readonly (int Number, SocketError Meaning)[] s_errors =
     [
         (Errno.EAGAIN, SocketError.WouldBlock),
@@ -60,7 +63,7 @@ internal static class ErrorText
 
     internal static string Of(int code) => Marshal.GetPInvokeErrorMessage(code);
 
-    /// <summary>What the end of an established connection with this errno means.</summary>
+    /// <summary>Returns the close cause for an errno that ended an established connection.</summary>
     internal static CloseCause CauseOf(int errno) => errno switch
     {
         Errno.ECONNRESET or Errno.EPIPE or Errno.ECONNABORTED or Errno.ENOTCONN => CloseCause.PeerReset,
@@ -68,13 +71,16 @@ internal static class ErrorText
         Errno.ECONNREFUSED or Errno.ENOENT => CloseCause.Refused,
         Errno.ENETUNREACH or Errno.EHOSTUNREACH or Errno.EADDRNOTAVAIL or Errno.ENETDOWN or Errno.EHOSTDOWN or Errno.EAFNOSUPPORT => CloseCause.Unreachable,
         Errno.EMFILE or Errno.ENFILE or Errno.ENOMEM or Errno.ENOBUFS => CloseCause.ResourceLimit,
-        // A Unix dial to a listener whose backlog is full.
+        // A Unix connect to a listener with a full backlog.
         Errno.EAGAIN => CloseCause.ResourceLimit,
         Errno.ECANCELED => CloseCause.Cancelled,
         _ => CloseCause.SystemError,
     };
 
-    /// <summary>The Linux number of a portable error, so that every engine reports the same meaning. 5 (EIO) is something the table does not know.</summary>
+    /// <summary>
+    /// Returns the Linux number of a portable error, so that every engine reports the same meaning. Returns 5 (EIO) for
+    /// unknown ones.
+    /// </summary>
     internal static int ErrnoOf(SocketError error)
     {
         if (error == SocketError.Success) return 0;
@@ -86,7 +92,9 @@ internal static class ErrorText
         return Errno.EIO;
     }
 
-    /// <summary>What .NET makes of a Linux number, and of the two numbers that it leaves out: no memory, no room.</summary>
+    /// <summary>
+    /// Returns .NET's value for a Linux number, including the two that .NET omits: no memory, no space.
+    /// </summary>
     internal static SocketError SocketErrorOf(int errno)
     {
         if (errno == 0) return SocketError.Success;
@@ -98,7 +106,10 @@ internal static class ErrorText
         return SocketError.SocketError;
     }
 
-    /// <summary>Type and message of an exception, for a notice, without the message's full stop. The message is user code, too, and may throw.</summary>
+    /// <summary>
+    /// Returns type and message of an exception, for a diagnostic event, without the message's full stop. The Message
+    /// property is user code, too, and may throw.
+    /// </summary>
     internal static string Of(Exception exception)
     {
         try
@@ -107,16 +118,16 @@ internal static class ErrorText
         }
         catch (Exception)
         {
-            return $"{exception.GetType().Name} (whose Message throws)";
+            return $"{exception.GetType().Name} (its Message throws)";
         }
     }
 
-    /// <summary>A sentence for the middle of another one. Three dots stay.</summary>
+    /// <summary>Removes the full stop of a sentence that is inserted into another one. An ellipsis stays.</summary>
     internal static string WithoutStop(string sentence) => sentence.EndsWith('.') && !sentence.EndsWith("..", StringComparison.Ordinal) ? sentence[..^1] : sentence;
 
     /// <summary>
-    /// The exception and what caused it, a line for each call, for a log that people read. Each line begins with spaces and has no control
-    /// character, so that none can be mistaken for another notice.
+    /// Returns the exception and its inner exceptions, one line for each stack frame, for a readable log. Each line
+    /// begins with spaces and has no control characters, so that it cannot be mistaken for another diagnostic event.
     /// </summary>
     internal static string TraceOf(Exception exception)
     {
@@ -138,7 +149,7 @@ internal static class ErrorText
         }
         catch (Exception)
         {
-            return null; // an override of the user's
+            return null; // an override of the application
         }
     }
 }

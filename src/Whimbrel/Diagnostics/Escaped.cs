@@ -5,8 +5,9 @@ using System.Text;
 namespace Whimbrel.Diagnostics;
 
 /// <summary>
-/// Makes control characters of foreign values visible, so that a value of a peer cannot begin a line of a log, move a terminal's cursor
-/// or reverse what a reader sees. Pure. A text without such characters is returned as it is. Other packages compile this file, too.
+/// Escapes control characters of external values, so that a value of a peer cannot start a new log line, move a
+/// terminal's cursor or change the text direction. Pure. A text without such characters is returned unchanged. Other
+/// packages compile this file, too.
 /// </summary>
 internal static class Escaped
 {
@@ -14,7 +15,9 @@ internal static class Escaped
     private static readonly SearchValues<char> s_unsafe = SearchValues.Create(
         [.. Enumerable.Range(0, 0x20).Concat(Enumerable.Range(0x7F, 0x21)).Concat([0x2028, 0x2029]).Concat(Enumerable.Range(0x202A, 5)).Concat(Enumerable.Range(0x2066, 4)).Select(static c => (char)c)]);
 
-    /// <summary>The text with <c>\r</c>, <c>\n</c>, <c>\t</c> and <c>\uXXXX</c> in place of control characters.</summary>
+    /// <summary>
+    /// Returns the text with <c>\r</c>, <c>\n</c>, <c>\t</c> and <c>\uXXXX</c> in place of control characters.
+    /// </summary>
     internal static string Of(string? text)
     {
         if (text is null) return "";

@@ -1,13 +1,14 @@
 namespace Whimbrel.Diagnostics;
 
 /// <summary>
-/// Calls a hook of a user's that returns nothing, and reports what it throws after an await when it is <c>async void</c>: without a context of
-/// ours the runtime would end the process. For packages above the core, which compile this file.
+/// Calls an application callback that returns nothing, and reports its exceptions after an await if it is <c>async
+/// void</c>: without a synchronization context the runtime would end the process. For packages above the core, which
+/// compile this file.
 /// </summary>
 internal static class HookNet
 {
-    /// <param name="hook">What it throws before its first await is thrown here.</param>
-    /// <param name="report">Gets what it throws later. Any thread.</param>
+    /// <param name="hook">Callback; exceptions before its first await are thrown to the caller.</param>
+    /// <param name="report">Receives later exceptions. Any thread.</param>
     internal static void Call(Action hook, Action<Exception> report)
     {
         SynchronizationContext? outer = SynchronizationContext.Current;

@@ -3,53 +3,54 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>Which part of the world a failure belongs to.</summary>
+/// <summary>Category of a failure.</summary>
 public enum ErrorCategory
 {
     /// <summary>No failure.</summary>
     None,
 
-    /// <summary>The operating system refused a call; the code is its error number.</summary>
+    /// <summary>The operating system rejected a call; the code is its error number.</summary>
     System,
 
     /// <summary>A listener could not be bound.</summary>
     Bind,
 
-    /// <summary>A host name has no address, or could not be looked up.</summary>
+    /// <summary>A host name has no address, or could not be resolved.</summary>
     UnknownHost,
 
-    /// <summary>A dial was refused: nobody listens there.</summary>
+    /// <summary>A connect was refused: no socket listens there.</summary>
     Refused,
 
-    /// <summary>A dial failed: no way leads to the address, or it cannot be used from here.</summary>
+    /// <summary>A connect failed: there is no route to the address, or it cannot be used on this machine.</summary>
     Unreachable,
 
-    /// <summary>Something took longer than allowed.</summary>
+    /// <summary>An operation took longer than allowed.</summary>
     Timeout,
 
-    /// <summary>Somebody cancelled.</summary>
+    /// <summary>The operation was cancelled.</summary>
     Cancelled,
 
     /// <summary>A limit was reached.</summary>
     Limit,
 
-    /// <summary>The user's code threw.</summary>
+    /// <summary>User code threw.</summary>
     User,
 
-    /// <summary>The system refused a socket option; the message names it.</summary>
+    /// <summary>The system rejected a socket option; the message names it.</summary>
     Option,
 
     /// <summary>TLS failed; the exception is a <see cref="TlsException"/>.</summary>
     Tls,
 
-    /// <summary>The peer's bytes break the rules of the session's protocol.</summary>
+    /// <summary>The peer's data violates the session's protocol.</summary>
     Protocol,
 }
 
-/// <summary>A failure: number, kind, and one sentence that says what happened, why, and what to do.</summary>
-/// <param name="Code">The system's error number (errno on Linux), or 0.</param>
-/// <param name="Category">Which part of the world it belongs to.</param>
-/// <param name="Message">One sentence. Control characters of foreign values are escaped (<c>\n</c>, <c>\u001b</c>).</param>
+/// <summary>A failure: number, category, and one sentence with what happened, the reason and the remedy.</summary>
+/// <param name="Code">Error number of the system (errno on Linux), or 0.</param>
+/// <param name="Category">Category of the failure.</param>
+/// <param name="Message">One sentence. Control characters of external values are escaped (<c>\n</c>,
+/// <c>\u001b</c>).</param>
 public readonly record struct NetworkError(int Code, ErrorCategory Category, string Message)
 {
     /// <summary>One sentence, without control characters.</summary>
@@ -57,8 +58,9 @@ public readonly record struct NetworkError(int Code, ErrorCategory Category, str
 
 
     /// <summary>
-    /// What .NET's sockets call it: by <see cref="Code"/> where there is one, else by the category. Success for no failure;
-    /// <see cref="SocketError.SocketError"/> for what sockets do not have, such as TLS and exceptions of user code.
+    /// The corresponding value of .NET's sockets: from <see cref="Code"/> if there is one, otherwise from the category.
+    /// Success for no failure; <see cref="SocketError.SocketError"/> for failures that sockets do not have, such as TLS
+    /// and exceptions of user code.
     /// </summary>
     public SocketError SocketError => Code != 0 ? ErrorText.SocketErrorOf(Code) : Category switch
     {
@@ -72,17 +74,20 @@ public readonly record struct NetworkError(int Code, ErrorCategory Category, str
         _ => SocketError.SocketError,
     };
 
-    /// <summary>The error number (errno of Linux, whatever the system) that stands for this error of .NET's; 5, EIO, for one that has none.</summary>
-    /// <param name="error">As an exception of a Socket has it.</param>
+    /// <summary>
+    /// Returns the error number (errno of Linux, on every system) for an error of .NET's sockets; 5, EIO, for an
+    /// unknown one.
+    /// </summary>
+    /// <param name="error">Error of a socket exception.</param>
     public static int CodeOf(SocketError error) => ErrorText.ErrnoOf(error);
 }
 
 /// <summary>Thrown by start and connect calls. Sends and closes never throw it.</summary>
 public sealed class NetworkException : IOException
 {
-    /// <summary>Makes an exception of an error.</summary>
-    /// <param name="error">What failed.</param>
-    /// <param name="inner">What caused it, if an exception did.</param>
+    /// <summary>Creates an exception for an error.</summary>
+    /// <param name="error">The error.</param>
+    /// <param name="inner">Exception that caused it, or null.</param>
     public NetworkException(NetworkError error, Exception? inner = null)
         : base(error.Message, inner) => Error = error;
 

@@ -1,13 +1,13 @@
 namespace Whimbrel.Diagnostics;
 
-/// <summary>Lets one notice of a kind through in a minute: what happens often is told once. A field of its owner; any thread.</summary>
+/// <summary>Allows one diagnostic event of a kind per minute. A field of its owner; any thread.</summary>
 internal struct NoticePace
 {
     private const int EveryMs = 60_000;
 
     private long _nextMs;
 
-    /// <summary>True for the caller that may tell now.</summary>
+    /// <summary>Returns true if the caller may report a diagnostic event now.</summary>
     internal bool TryTake(long nowMs)
     {
         long next = Volatile.Read(ref _nextMs);

@@ -1,9 +1,14 @@
 namespace Whimbrel.Diagnostics;
 
-/// <summary>Lets one notice in a minute through for each thing that notices are about, and counts those that it leaves out. Any thread; not for hot paths.</summary>
+/// <summary>
+/// Allows one diagnostic event per minute for each key, and counts the suppressed ones. Any thread; not for hot paths.
+/// </summary>
 internal sealed class NoticePaces
 {
-    /// <summary>Told apart; what comes above shares one place, so that texts of peers in it cannot make it grow.</summary>
+    /// <summary>
+    /// Maximum number of separate keys; further ones share one entry, so that texts of peers cannot make the table
+    /// grow.
+    /// </summary>
     internal const int MostKeys = 64;
 
     private const int EveryMs = 60_000;
@@ -12,10 +17,10 @@ internal sealed class NoticePaces
     private readonly Lock _gate = new();
     private readonly Dictionary<string, (long NextMs, long LeftOut)> _paces = [];
 
-    /// <summary>True for the caller that may tell now.</summary>
-    /// <param name="key">What it is about.</param>
-    /// <param name="nowMs">Monotonic.</param>
-    /// <param name="leftOut">How many were not told since the last one about this.</param>
+    /// <summary>Returns true if the caller may report a diagnostic event now.</summary>
+    /// <param name="key">Subject of the diagnostic event.</param>
+    /// <param name="nowMs">Monotonic time in milliseconds.</param>
+    /// <param name="leftOut">Number of diagnostic events suppressed since the last one with this key.</param>
     internal bool TryTake(string key, long nowMs, out long leftOut)
     {
         // tidy: allowed because something has gone wrong already when a notice is due
@@ -34,7 +39,9 @@ internal sealed class NoticePaces
         }
     }
 
-    /// <summary>Drops what nobody was told of for more than a minute. False when that was nothing.</summary>
+    /// <summary>
+    /// Removes keys without diagnostic events for more than a minute. Returns false if there were none.
+    /// </summary>
     private bool ForgetOld(long nowMs)
     {
         int before = _paces.Count;
@@ -46,6 +53,6 @@ internal sealed class NoticePaces
         return _paces.Count < before;
     }
 
-    /// <summary>For the end of a message.</summary>
+    /// <summary>Returns the end of a message with the number of suppressed diagnostic events.</summary>
     internal static string LeftOutText(long leftOut) => leftOut == 0 ? "" : $" ({leftOut} more since the last notice of this.)";
 }

@@ -1,13 +1,13 @@
 namespace Whimbrel.Diagnostics;
 
 /// <summary>
-/// Lines for who runs the program, of a library that nobody asked to be told by. Written by a thread of its own, because a terminal or a pipe
-/// may block, and loops must not.
+/// Writes diagnostic events to standard error, for programs that have set no callback for them. Uses a thread of its
+/// own, because a terminal or a pipe may block, and loops must not.
 /// </summary>
 internal static class StandardError
 {
     private const int MostInMinute = 100;
-    private const int LastsMs = 2_000; // without anything to write
+    private const int LastsMs = 2_000; // lifetime of the thread without anything to write
 
     private static readonly object s_gate = new();
     private static readonly Queue<string> s_lines = new();
@@ -15,12 +15,14 @@ internal static class StandardError
     private static int s_leftOfMinute;
     private static bool s_isRunning;
 
-    /// <summary>How a notice looks there: one line, and below it the exception with its stack trace.</summary>
+    /// <summary>
+    /// Returns the text of a diagnostic event: one line, followed by the exception with its stack trace.
+    /// </summary>
     internal static string TextOf(DiagnosticEvent notice) => $"Whimbrel: {notice.Message} {notice.Help}{(notice.Exception is { } thrown ? ErrorText.TraceOf(thrown) : "")}";
 
     internal static void Write(string line)
     {
-        // tidy: allowed because something has gone wrong already when there is something to tell, and the writer holds it for moments
+        // tidy: allowed because something has already failed when there is an event, and the writer holds it briefly
         lock (s_gate)
         {
             long now = Environment.TickCount64;
@@ -43,8 +45,8 @@ internal static class StandardError
         }
         catch (Exception e) when (e is OutOfMemoryException or ThreadStartException)
         {
-            // Out of threads: the next line tries again.
-            // tidy: allowed because something has gone wrong already when there is something to tell
+            // No thread could be created: the next line tries again.
+            // tidy: allowed because something has already failed when there is an event
             lock (s_gate) s_isRunning = false;
         }
     }
@@ -59,7 +61,7 @@ internal static class StandardError
             }
             catch (IOException)
             {
-                // Nobody reads it.
+                // The reader of standard error has closed it.
             }
         }
     }

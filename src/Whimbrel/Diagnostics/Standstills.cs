@@ -1,12 +1,12 @@
 namespace Whimbrel.Diagnostics;
 
 /// <summary>
-/// When the process as a whole did not run: it was stopped (SIGSTOP, a debugger, a virtual machine that slept), out of cpu time, or
-/// collecting garbage. Seen by somebody who looks all the time and finds that time has passed without him. Any thread.
+/// Periods in which the whole process did not run: it was stopped (SIGSTOP, a debugger, a suspended virtual machine),
+/// had no cpu time, or collected garbage. Detected by a watchdog that wakes up later than it should. Any thread.
 /// </summary>
 internal sealed class Standstills
 {
-    /// <summary>A look that comes so much later than it should is no standstill yet, only a busy machine.</summary>
+    /// <summary>Delay of a wake-up that is not yet a standstill, only a busy machine.</summary>
     internal const int ToleranceMs = 20;
 
     private const int Kept = 16;
@@ -17,14 +17,14 @@ internal sealed class Standstills
     private int _next;
     private long _dueMs = NotResting;
 
-    /// <summary>He looks again after so long.</summary>
+    /// <summary>Called before the watchdog sleeps for this time.</summary>
     internal void Rests(long nowMs, int restMs)
     {
         // tidy: allowed because it is the watchdog's own thread, or a loop that has something to report
         lock (_gate) _dueMs = nowMs + restMs;
     }
 
-    /// <summary>He looks now. What he does then takes its own time, and is no standstill.</summary>
+    /// <summary>Called when the watchdog wakes up. Its own work after that is not a standstill.</summary>
     internal void Looks(long nowMs)
     {
         // tidy: allowed because it is the watchdog's own thread, or a loop that has something to report
@@ -40,7 +40,10 @@ internal sealed class Standstills
         }
     }
 
-    /// <summary>How much of this time the process stood still, also when he who looks has not come to it since.</summary>
+    /// <summary>
+    /// Returns how much of this period the process stood still, including a standstill that the watchdog has not
+    /// detected yet.
+    /// </summary>
     internal long Within(long fromMs, long toMs)
     {
         long sum = 0;

@@ -2,7 +2,7 @@ using System.Diagnostics.CodeAnalysis;
 
 namespace Whimbrel.Diagnostics;
 
-/// <summary>Throwing code, kept out of the methods that run for every message.</summary>
+/// <summary>Throw helpers, separate from the methods that run for every message.</summary>
 internal static class Throw
 {
     [DoesNotReturn]
@@ -19,10 +19,10 @@ internal static class Throw
     internal static void OutOfRange(string name, object value, string range) =>
         throw new ArgumentOutOfRangeException(name, value, $"{name} must be {range}.");
 
-    /// <summary>No fault of the peer's, and none that waiting helps against.</summary>
+    /// <summary>Throws for a message that can never fit: neither the peer nor a wait can change that.</summary>
     [DoesNotReturn]
     internal static void TooLarge(long length, long limit) =>
-        throw new ArgumentException($"A message of {length:n0} bytes is larger than the send queue of its connection may ever be (SendLimitBytes is {limit:n0}). Nothing of it was taken, and the connection goes on. Await SendAsync, which sends a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.");
+        throw new ArgumentException($"A message of {length:n0} bytes is larger than the send queue of its connection may ever be (SendLimitBytes is {limit:n0}). Nothing of it was queued, and the connection continues. Await SendAsync, which sends a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.");
 
     [DoesNotReturn]
     internal static void Disposed(string name) => throw new ObjectDisposedException(name);

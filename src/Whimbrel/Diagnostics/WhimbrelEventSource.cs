@@ -2,7 +2,10 @@ using System.Diagnostics.Tracing;
 
 namespace Whimbrel.Diagnostics;
 
-/// <summary>The event source "Whimbrel": notices, engines that have started, a moment later, and counters. Off unless somebody listens.</summary>
+/// <summary>
+/// The event source "Whimbrel": diagnostic events, started engines (shortly after their start), and counters. Disabled
+/// unless a listener is active.
+/// </summary>
 [EventSource(Name = "Whimbrel")]
 internal sealed class WhimbrelEventSource : EventSource
 {
@@ -15,7 +18,10 @@ internal sealed class WhimbrelEventSource : EventSource
 
     private WhimbrelEventSource() => Made.IsMade = true;
 
-    /// <summary>False when there is one and nobody listens. Making it takes as long as starting an engine does, and this makes none.</summary>
+    /// <summary>
+    /// False if the source exists and no listener is active. Creating it takes as long as starting an engine, and this
+    /// property does not create it.
+    /// </summary>
     internal static bool MayBeHeard => !Volatile.Read(ref Made.IsMade) || Log.IsEnabled();
 
     [Event(1, Level = EventLevel.Warning)]
@@ -24,15 +30,18 @@ internal sealed class WhimbrelEventSource : EventSource
     [Event(2, Level = EventLevel.Informational)]
     public void EngineStarted(string engine, string reason, int loops) => WriteEvent(2, engine, reason, loops);
 
-    /// <summary>What layers above this one have.</summary>
+    /// <summary>Sets the function of a counter of higher layers.</summary>
     [NonEvent]
     internal static void CountLoopsBy(Func<int> count) => s_countLoops = count;
 
-    /// <summary>The runtime tells the counters of a source of the commands that come once there is one, and calls this before it does: what is made later, for loops, joins them.</summary>
+    /// <summary>
+    /// Called by the runtime before it passes commands to the counters of a source that exists: counters created later,
+    /// for loops, then join them.
+    /// </summary>
     protected override void OnEventCommand(EventCommandEventArgs command) =>
         _loops ??= new PollingCounter("loops", this, static () => s_countLoops()) { DisplayName = "loops" };
 
-    /// <summary>Of a type of its own: who reads a static field of the source makes the source.</summary>
+    /// <summary>A separate type, because reading a static field of the source would create the source.</summary>
     private static class Made
     {
         // tidy: allowed because it is set once

@@ -3,19 +3,25 @@ using System.Diagnostics.Metrics;
 namespace Whimbrel.Diagnostics;
 
 /// <summary>
-/// The meter "Whimbrel": what servers and loops count anyhow, read at the moment when a listener asks, on the listener's thread. So it costs a message nothing,
-/// listened to or not.
+/// The meter "Whimbrel": values that servers and loops count anyway, read when a listener requests them, on its thread.
+/// Messages cost the same with and without a listener.
 /// </summary>
-/// <remarks>Made on the thread pool when the first engine has started, as making it takes milliseconds: a listener is told of it then. Lives as long as the process.</remarks>
+/// <remarks>
+/// Created on the thread pool when the first engine has started, because that takes milliseconds; listeners are
+/// notified then. Exists as long as the process.
+/// </remarks>
 internal static class WhimbrelMeter
 {
     internal const string Name = "Whimbrel";
 
     internal static readonly Meter Instance = new(Name, typeof(WhimbrelMeter).Assembly.GetName().Version?.ToString(3));
 
-    /// <summary>Makes instruments on the thread pool, once. A listener that is told of one may throw, and that would end the process: then what came behind is missing.</summary>
+    /// <summary>
+    /// Creates instruments on the thread pool, once. A listener that is notified of one may throw, which would end the
+    /// process; the remaining instruments are then missing.
+    /// </summary>
     /// <param name="isMade">1 from the first call on.</param>
-    /// <param name="make">Makes them.</param>
+    /// <param name="make">Function that creates the instruments.</param>
     internal static void MakeOnce(ref int isMade, Action make)
     {
         if (Interlocked.Exchange(ref isMade, 1) == 0) ThreadPool.UnsafeQueueUserWorkItem(Make, make, preferLocal: false);

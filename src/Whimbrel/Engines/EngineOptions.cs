@@ -1,97 +1,143 @@
 namespace Whimbrel;
 
-/// <summary>Which kernel interface an engine uses. The same words stand in the tool and in <c>WHIMBREL_ENGINE</c>.</summary>
+/// <summary>Kernel interface of an engine. The tool and <c>WHIMBREL_ENGINE</c> use the same words.</summary>
 public enum EngineKind
 {
-    /// <summary>The best that works here. The default.</summary>
+    /// <summary>The best kind that works on this system. The default.</summary>
     Auto,
 
-    /// <summary>Linux io_uring by raw system calls: Linux 6.1 and later, where the system allows it. For now taken only when asked for.</summary>
+    /// <summary>
+    /// Linux io_uring by raw system calls. Linux 6.1 and later, where the system allows it. Currently used only if set
+    /// explicitly.
+    /// </summary>
     Uring,
 
     /// <summary>Linux epoll by raw system calls.</summary>
     Epoll,
 
-    /// <summary>System.Net.Sockets: every platform that .NET runs on.</summary>
+    /// <summary>System.Net.Sockets: every platform that .NET supports.</summary>
     Portable,
 }
 
-/// <summary>What an <see cref="Engine"/> needs to know. Plain data, validated once, when the engine is made, with all mistakes told together.</summary>
+/// <summary>
+/// Options of an <see cref="Engine"/>. Plain data, validated once, when the engine is created; the exception lists all
+/// mistakes.
+/// </summary>
 public sealed class EngineOptions
 {
-    /// <summary>Which engine. <see cref="EngineKind.Auto"/> (the default) asks the environment variable <c>WHIMBREL_ENGINE</c>, then takes the best.</summary>
+    /// <summary>
+    /// Kind of the engine. Default <see cref="EngineKind.Auto"/>: the environment variable <c>WHIMBREL_ENGINE</c>,
+    /// otherwise the best kind.
+    /// </summary>
     public EngineKind Kind { get; init; }
 
-    /// <summary>Number of loops, each with a thread. 0 (the default) is one for each core; at most 256.</summary>
+    /// <summary>Number of loops, each with a thread. At most 256; default 0, one for each core.</summary>
     public int Loops { get; init; }
 
-    /// <summary>How many of the loops, from loop 0 on, have no thread of their own, and are run by the caller with <see cref="Loop.Run"/> or <see cref="Loop.Turn"/>. 0 (the default) up to all. Until somebody runs them, what is given to them waits.</summary>
+    /// <summary>
+    /// Number of loops, from loop 0 on, without a thread of their own: the application runs them with
+    /// <see cref="Loop.Run"/> or <see cref="Loop.Turn"/>. 0 (the default) to all. Work for such a loop waits until the
+    /// application runs it.
+    /// </summary>
     public int AdoptedLoops { get; init; }
 
-    /// <summary>Prefix of the threads' names; the number of the loop follows. Default "whimbrel". Linux shows the first 15 characters.</summary>
+    /// <summary>
+    /// Prefix of the thread names; the number of the loop follows. Default "whimbrel". Linux shows the first 15
+    /// characters.
+    /// </summary>
     public string Name { get; init; } = "whimbrel";
 
-    /// <summary>Priority of the engine's threads. Default normal. On Linux it becomes a nice value: 10, 5, untouched, -5, -10; less than 0 needs a right (CAP_SYS_NICE or RLIMIT_NICE), and without it the start fails. Not for adopted loops.</summary>
+    /// <summary>
+    /// Priority of the engine's threads. Default normal. On Linux it becomes a nice value: 10, 5, unchanged, -5, -10.
+    /// Values below 0 need CAP_SYS_NICE or RLIMIT_NICE; without it the start fails. Not applied to adopted loops.
+    /// </summary>
     public ThreadPriority Priority { get; init; } = ThreadPriority.Normal;
 
-    /// <summary>Null (the default) lets threads run where the system puts them. Else loop n runs on the cpu at place n of this list only, from the start again at its end. Linux; a cpu that the process may not use fails the start. Not for adopted loops.</summary>
+    /// <summary>
+    /// Cpus of the loops: loop n runs only on the cpu at position n of this list, which repeats. Default null: the
+    /// system places the threads. Linux; a cpu that the process may not use fails the start. Not applied to adopted
+    /// loops.
+    /// </summary>
     public IReadOnlyList<int>? Cpus { get; init; }
 
-    /// <summary>What a loop does when nothing is there. Default <see cref="IdleStrategy.Block"/>.</summary>
+    /// <summary>Behaviour of a loop without work. Default <see cref="IdleStrategy.Block"/>.</summary>
     public IdleStrategy Idle { get; init; }
 
-    /// <summary>How long <see cref="IdleStrategy.SpinThenBlock"/> looks again before it sleeps. 1 microsecond up to 1 second; default 50 microseconds.</summary>
+    /// <summary>
+    /// Time that <see cref="IdleStrategy.SpinThenBlock"/> spins before it sleeps. 1 microsecond to 1 second; default 50
+    /// microseconds.
+    /// </summary>
     public TimeSpan SpinTime { get; init; } = TimeSpan.FromMicroseconds(50);
 
-    /// <summary>Called on the loop's thread each time that a spinning loop found nothing to do, very often: the place to poll something else, or to pause. Outside of any session's callback; what is posted there runs next. Must not block. What it throws is a notice, at most once a minute. Only with <see cref="IdleStrategy.Spin"/> or <see cref="IdleStrategy.SpinThenBlock"/>.</summary>
+    /// <summary>
+    /// Callback on the loop's thread each time that a spinning loop found no work, which is very often: a place to poll
+    /// other sources, or to pause. Runs outside of session callbacks; posts made there run next. Must not block.
+    /// Exceptions are reported as diagnostic events, at most once a minute. Only with <see cref="IdleStrategy.Spin"/>
+    /// or <see cref="IdleStrategy.SpinThenBlock"/>.
+    /// </summary>
     public Action<Loop>? OnIdle { get; init; }
 
-    /// <summary>Called on the loop's thread before its first turn, at each start. What it throws fails the start (for an adopted loop: the call that ran it).</summary>
+    /// <summary>
+    /// Callback on the loop's thread before its first turn, at each start. An exception fails the start (for an adopted
+    /// loop: the call that runs it).
+    /// </summary>
     public Action<Loop>? OnLoopStarted { get; init; }
 
-    /// <summary>Called on the loop's thread after its last connection has ended, at each stop. What it posts to this loop still runs; what it throws is a notice. Not called for a loop whose <see cref="OnLoopStarted"/> was not called or threw.</summary>
+    /// <summary>
+    /// Callback on the loop's thread after its last connection has ended, at each stop. Its posts to this loop still
+    /// run; exceptions are reported as diagnostic events. Not called if <see cref="OnLoopStarted"/> of the loop was not
+    /// called or threw.
+    /// </summary>
     public Action<Loop>? OnLoopStopping { get; init; }
 
     /// <summary>
-    /// User code that keeps a loop longer is reported by a notice, once a minute for each callback of each class: when the turn has ended, and from a
-    /// second on also while it lasts. What counts is what the callback itself took, computing or waiting. Not counted are the compiler, a wait of the
-    /// loop's thread for a cpu (on Linux), and time in which the whole process stood still. The turn in which user code runs for the first time has
-    /// 250 ms. 1 ms up to a minute; default 100 ms.
+    /// Duration of a callback on a loop from which it is reported by a diagnostic event, at most once a minute per
+    /// callback and class. Reported when the turn has ended and, after one second, also while it lasts. Counts the
+    /// callback's own computing and waiting. Excluded are JIT compilation, waits of the loop's thread for a cpu (on
+    /// Linux), and pauses of the whole process. The limit is 250 ms for the turn in which user code runs for the first
+    /// time. 1 ms to 1 minute; default 100 ms.
     /// </summary>
     public int BlockedLoopMs { get; init; } = 100;
 
     /// <summary>
-    /// File descriptors that this engine leaves free: connections, dials, listeners and datagram sockets beyond are refused as if there were no
-    /// more. The runtime takes some to start a thread, keeps two for each assembly that it loads, and ends the process when it gets none. 16
-    /// up to 1,000,000; 0 (the default) is a quarter of the process's limit, from 16 to 64. Linux.
+    /// Number of file descriptors that this engine keeps free: further connections, connects, listeners and datagram
+    /// sockets are rejected as if none were left. The runtime needs descriptors for threads and two for each loaded
+    /// assembly, and terminates the process if there are none. 16 to 1,000,000; default 0: a quarter of the process's
+    /// limit, from 16 to 64. Linux.
     /// </summary>
     public int DescriptorMargin { get; init; }
 
     /// <summary>
-    /// How many bytes of sends of other threads may be on their way to the loops, over all of them, 64 more for each send; 4,096 up to 1 TiB. 0 (the default) is
-    /// an eighth of the memory that the process may use, at least 64 MiB and at most 1 GiB. Each session has its own limit before; this one is met only when loops do not get to
-    /// what they are sent. Then <c>Send</c> gives <see cref="SendResult.Full"/> with a notice, <c>SendAsync</c> waits without a copy, and who was refused gets <c>OnDrained</c> when half of it is free.
+    /// Maximum number of bytes of cross-thread sends that the loops have not processed, over all loops, plus 64 bytes
+    /// for each send. Each session's own limit applies first, so this limit matters only when loops are delayed. Then
+    /// <c>Send</c> returns <see cref="SendResult.Full"/> with a diagnostic event, and <c>SendAsync</c> waits without a
+    /// copy. Sessions with rejected sends get <c>OnDrained</c> when half of it is free. 4,096 to 1 TiB; default 0: an
+    /// eighth of the memory available to the process, at least 64 MiB and at most 1 GiB.
     /// </summary>
     public long MailboxLimitBytes { get; init; }
 
     /// <summary>
-    /// How long <see cref="Engine.StopAsync"/> and <see cref="Engine.DisposeAsync"/> wait for callbacks that do not return, and a second more;
-    /// then they throw, and name them. Zero up to an hour; default 5 s.
+    /// Time that <see cref="Engine.StopAsync"/> and <see cref="Engine.DisposeAsync"/> wait for callbacks that do not
+    /// return, plus one second; then they throw an exception that names them. Zero to 1 hour; default 5 s.
     /// </summary>
     public TimeSpan StopTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
     /// <summary>
-    /// Called for every notice of this engine and of the servers and clients on it. Any thread; must not block; what it throws is dropped.
-    /// Null (the default) writes them to standard error, at most 100 in a minute.
+    /// Callback for every diagnostic event of this engine and of its servers and clients. Any thread; must not block;
+    /// its exceptions are dropped. Default null: diagnostic events are written to standard error, at most 100 in a
+    /// minute.
     /// </summary>
     public Action<DiagnosticEvent>? OnDiagnosticEvent { get; init; }
 
     internal int LoopCount => Loops == 0 ? Environment.ProcessorCount : Loops;
 
-    /// <summary>What <see cref="Engine"/> would refuse these options for, all of it; empty when nothing is wrong. As <see cref="ServerOptions.FindMistakes"/>.</summary>
+    /// <summary>
+    /// Returns all mistakes for which <see cref="Engine"/> would reject these options; empty if there are none. See
+    /// <see cref="ServerOptions.FindMistakes"/>.
+    /// </summary>
     public IReadOnlyList<string> FindMistakes() => Judge().Mistakes;
 
-    /// <summary>Throws with all mistakes.</summary>
+    /// <summary>Throws an exception with all mistakes.</summary>
     internal void Validate() => Judge().ThrowIfAny();
 
     private OptionErrors Judge()

@@ -1,14 +1,16 @@
 namespace Whimbrel;
 
-/// <summary>What a loop does when nothing is there.</summary>
+/// <summary>Behaviour of a loop without work.</summary>
 public enum IdleStrategy
 {
     /// <summary>Sleeps in the kernel until something arrives. The default: an idle loop costs nothing.</summary>
     Block,
 
-    /// <summary>Looks again for <see cref="EngineOptions.SpinTime"/>, then sleeps. Saves the wake-up where answers follow soon.</summary>
+    /// <summary>
+    /// Polls for <see cref="EngineOptions.SpinTime"/>, then sleeps. Saves the wake-up when answers follow soon.
+    /// </summary>
     SpinThenBlock,
 
-    /// <summary>Looks again and never sleeps: the least latency for a whole cpu for each loop.</summary>
+    /// <summary>Polls and never sleeps: the lowest latency, at the cost of one whole cpu for each loop.</summary>
     Spin,
 }

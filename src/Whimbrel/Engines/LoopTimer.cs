@@ -5,16 +5,18 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// A one-shot or periodic timer of a <see cref="Loop"/> or a <see cref="Session"/>. Monotonic 64-bit milliseconds, so
-/// neither clock changes nor long up-times move it. Fires on its loop's thread, never early, late by at most the turn
-/// that is running. A periodic timer that was held up fires once and goes on from there: it does not catch up.
+/// A one-shot or periodic timer of a <see cref="Loop"/> or a <see cref="Session"/>. Uses monotonic 64-bit milliseconds,
+/// so clock changes and long up-times do not affect it. Fires on its loop's thread, never early, and late by at most
+/// the current turn. A delayed periodic timer fires once and continues from there, without catching up.
 /// </summary>
 /// <remarks>
-/// <para>Three forms: a callback (<see cref="Loop.StartTimer(TimeSpan, Action{object?}, object?, TimeSpan)"/>), an override (derive
-/// from this class), and waiting (<see cref="WaitAsync"/>, <see cref="Wait"/>), also all together.</para>
-/// <para>Each start has exactly one end: a one-shot timer fires; or it is started again, which is silent; or it is cancelled
-/// (by <see cref="Cancel"/> or because the engine stopped), which the forms that want it are told of. A start on an engine that
-/// has ended counts as cancelled. A session's timers end with the session, silently.</para>
+/// <para>Three forms, which can be combined: a callback
+/// (<see cref="Loop.StartTimer(TimeSpan, Action{object?}, object?, TimeSpan)"/>), an override (derive from this class),
+/// and waiting (<see cref="WaitAsync"/>, <see cref="Wait"/>).</para>
+/// <para>Each start ends exactly once: a one-shot timer fires; or it is started again, without a callback; or it is
+/// cancelled, by <see cref="Cancel"/> or a stop of the engine. Forms that ask for it are called for a cancellation. A
+/// start on an engine that has ended counts as cancelled. A session's timers end with the session, without a
+/// callback.</para>
 /// </remarks>
 public class LoopTimer
 {
@@ -24,15 +26,17 @@ public class LoopTimer
     private readonly Action<object?, bool>? _noticeCallback;
     private readonly Func<object?, bool, Task>? _function;
     private readonly object? _state;
-    private Task? _running; // of the function
+    private Task? _running; // task of the function
     private readonly Session? _session;
     private List<TimerWait>? _waits;
-    private long _spanMs = -1; // of the last start; -1 when that was for a moment, or there was none
-    private int _startsUnderWay; // posted by other threads, not yet taken
+    private long _spanMs = -1; // of the last start; -1 for a start with a fixed time, or without a start
+    private int _startsUnderWay; // posted by other threads and not processed yet
     private volatile bool _hasFired;
 
-    /// <summary>For a class that overrides <see cref="OnFired"/>, or a timer that is only waited for. Not started yet.</summary>
-    /// <param name="loop">The loop whose thread fires it.</param>
+    /// <summary>
+    /// Creates a timer for a class that overrides <see cref="OnFired"/>, or for waiting only. Not started yet.
+    /// </summary>
+    /// <param name="loop">Loop that fires it.</param>
     public LoopTimer(Loop loop)
     {
         ArgumentNullException.ThrowIfNull(loop);
@@ -63,17 +67,17 @@ public class LoopTimer
         WantsCancelled = wantsCancelled;
     }
 
-    /// <summary>A timer of a session.</summary>
+    /// <summary>Creates a timer of a session.</summary>
     internal LoopTimer(Loop loop, Session session)
     {
         Loop = loop;
         _session = session;
     }
 
-    /// <summary>The loop whose thread runs the callback.</summary>
+    /// <summary>The loop that runs the callback.</summary>
     public Loop Loop { get; }
 
-    /// <summary>The distance between two firings; zero for a one-shot timer.</summary>
+    /// <summary>Interval between two calls; zero for a one-shot timer.</summary>
     public TimeSpan Period => TimeSpan.FromMilliseconds(PeriodMs);
 
     /// <summary>True until it was cancelled or, for a one-shot timer, has fired. Exact on the loop's thread.</summary>
@@ -81,36 +85,39 @@ public class LoopTimer
 
     internal long PeriodMs { get; set; }
 
-    /// <summary>When it is to fire. In the queue it may stand at an earlier time, until it comes to the top (see <see cref="Timers"/>).</summary>
+    /// <summary>
+    /// Time at which it fires. In the queue it may have an earlier time, until it reaches the top (see
+    /// <see cref="Timers"/>).
+    /// </summary>
     internal long DueMs { get; set; }
 
     internal int QueueIndex { get; set; } = NotQueued;
 
-    /// <summary>Cancelled, by whatever thread, and not started since.</summary>
+    /// <summary>True if it was cancelled, by any thread, and not started since.</summary>
     internal bool IsCancelled { get; private set; }
 
-    /// <summary>Fired, and its session on the pool was not told yet; a new start forgets that.</summary>
+    /// <summary>True if it has fired and its session on the pool was not called yet; a new start resets it.</summary>
     internal bool IsQueued { get; set; }
 
-    /// <summary>Was due before its session was connected.</summary>
+    /// <summary>True if it was due before its session was connected.</summary>
     internal bool IsHeld { get; set; }
 
-    /// <summary>The other timers of the same session.</summary>
+    /// <summary>Next timer of the same session.</summary>
     internal LoopTimer? NextOfSession { get; set; }
 
-    /// <summary>Is in the list of its session.</summary>
+    /// <summary>True if it is in the list of its session.</summary>
     internal bool IsListed { get; set; }
 
     private bool WantsCancelled { get; }
 
-    // ------------------------------------------------------------------ start, start again, cancel: any thread
+    // ------------------------------------------------------------------ start, restart, cancel: any thread
 
     /// <summary>
-    /// Starts it, or starts it again: then what was left of the earlier start is forgotten. On the loop's thread that costs little
-    /// more than reading the clock, however many timers there are, as long as it moves to a later time. Any thread.
+    /// Starts the timer, replacing an earlier start. On the loop's thread this costs little more than reading the
+    /// clock, for any number of timers, if the new time is later. Any thread.
     /// </summary>
-    /// <param name="due">Time until the first firing; zero means the next turn. There is no longest time.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <param name="due">Time until the first call; zero means the next turn. No upper limit.</param>
+    /// <param name="period">Interval between calls; zero for a single call.</param>
     public void Start(TimeSpan due, TimeSpan period = default)
     {
         long spanMs = Loop.SpanMsOf(due);
@@ -118,9 +125,12 @@ public class LoopTimer
         Begin(DueAfter(spanMs), spanMs, periodMs);
     }
 
-    /// <summary>Starts it for a moment of the wall clock, converted to the monotonic clock now: later changes of the wall clock do not move it. Any thread.</summary>
-    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>
+    /// Starts the timer for a wall-clock time, converted to the monotonic clock now: later changes of the wall clock do
+    /// not move it. Any thread.
+    /// </summary>
+    /// <param name="due">Time of the first call; a time in the past means the next turn.</param>
+    /// <param name="period">Interval between calls; zero for a single call.</param>
     public void Start(DateTimeOffset due, TimeSpan period = default)
     {
         long periodMs = Loop.PeriodMsOf(period);
@@ -128,11 +138,16 @@ public class LoopTimer
         Begin(DueAfter(left > TimeSpan.Zero ? Loop.WholeMs(left) : 0), -1, periodMs);
     }
 
-    /// <summary>From now, not from the start of the turn, and from the millisecond that has not begun: a timer never fires early.</summary>
+    /// <summary>
+    /// Counts from now, not from the start of the turn, and from the next full millisecond: a timer never fires early.
+    /// </summary>
     private long DueAfter(long spanMs) => spanMs == 0 ? Loop.Engine.NowMs : Loop.Engine.NextMs + spanMs;
 
-    /// <summary>Starts it again with the time and period that it was last started with: the timeout of something that has just shown life. Any thread.</summary>
-    /// <exception cref="InvalidOperationException">It was never started, or last started for a moment. Not thrown off-loop, where a start may be under way: then nothing happens.</exception>
+    /// <summary>
+    /// Starts it again with the time and period of the last start, for example as a timeout after activity. Any thread.
+    /// </summary>
+    /// <exception cref="InvalidOperationException">The timer was never started, or last started for a fixed time. Not
+    /// thrown on other threads, where a start may be pending; the call then has no effect.</exception>
     public void Restart()
     {
         IsQueued = false;
@@ -150,8 +165,9 @@ public class LoopTimer
     }
 
     /// <summary>
-    /// Stops it. Any thread. On the loop's thread no firing follows; from elsewhere it takes effect when the loop takes it from its
-    /// mailbox, and a firing before that still comes. The cancelled notice comes in a turn of its own, never inside this call.
+    /// Cancels the timer. Any thread. On the loop's thread it does not fire any more. On other threads the call takes
+    /// effect when the loop processes it, and the timer may fire before. The cancellation callback runs in a turn of
+    /// its own, never inside this call.
     /// </summary>
     public void Cancel()
     {
@@ -163,10 +179,11 @@ public class LoopTimer
     // ------------------------------------------------------------------ waiting
 
     /// <summary>
-    /// Completes with true at the next firing, or at once when a one-shot timer has fired since it was started; with false when it is
-    /// cancelled, or was never started. A start while it waits goes on with the new time. Any thread, any number at once.
+    /// Waits for the next firing: completes with true, or at once if a one-shot timer has fired since it was started;
+    /// with false if it is cancelled or was never started. A start during the wait continues it with the new time. Any
+    /// thread, any number of waits.
     /// </summary>
-    /// <param name="cancellationToken">Gives up this wait; the timer goes on.</param>
+    /// <param name="cancellationToken">Cancels this wait; the timer continues.</param>
     public ValueTask<bool> WaitAsync(CancellationToken cancellationToken = default)
     {
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<bool>(cancellationToken);
@@ -178,15 +195,16 @@ public class LoopTimer
     }
 
     /// <summary>Blocks the calling thread as <see cref="WaitAsync"/> waits. Not on a loop's thread.</summary>
-    /// <param name="timeout">For at most so long; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
-    /// <returns>True when it fired, false when it was cancelled or the timeout passed.</returns>
-    /// <exception cref="InvalidOperationException">This is a loop's thread: it would stop everything on that loop.</exception>
+    /// <param name="timeout">Maximum time; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <returns>True if it fired, false if it was cancelled or the timeout passed.</returns>
+    /// <exception cref="InvalidOperationException">The current thread is a loop's thread, which would be
+    /// blocked.</exception>
     public bool Wait(TimeSpan timeout)
     {
         if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         if (Loop.Current is not null) Throw.WouldBlockLoop();
         if (_hasFired && !IsActive) return true;
-        // Not disposed: when the timeout passes, the loop may be just about to set it.
+        // Not disposed, because after a timeout the loop may be about to set it.
         ManualResetEventSlim ended = new();
         TimerWait wait = new(this, CancellationToken.None, ended);
         ValueTask<bool> task = wait.Task;
@@ -198,10 +216,11 @@ public class LoopTimer
     // ------------------------------------------------------------------ the override
 
     /// <summary>
-    /// It fired, or was cancelled. On the loop's thread, outside of any session's callback; after a stop of the engine, or when a
-    /// start found the engine ended, possibly elsewhere. What it throws is given as a notice. The default calls the callback.
+    /// Called when the timer has fired or was cancelled. On the loop's thread, outside of session callbacks; after a
+    /// stop of the engine, or if a start found the engine ended, possibly on another thread. Exceptions are reported as
+    /// diagnostic events. The default calls the callback.
     /// </summary>
-    /// <param name="isCancelled">False for a firing. True when the start ended without one.</param>
+    /// <param name="isCancelled">False if it fired; true if the start ended without firing.</param>
     protected virtual void OnFired(bool isCancelled)
     {
         if (_function is not null)
@@ -214,7 +233,7 @@ public class LoopTimer
         else _callback?.Invoke(_state);
     }
 
-    /// <summary>One at a time: a firing while the function still runs is left out.</summary>
+    /// <summary>Starts the function; a firing while it still runs is skipped.</summary>
     private void Start(Func<object?, bool, Task> function, bool isCancelled)
     {
         if (!isCancelled && _running is { IsCompleted: false }) return;
@@ -251,7 +270,7 @@ public class LoopTimer
         if (_spanMs >= 0) Arm(nowMs + _spanMs, _spanMs, PeriodMs);
     }
 
-    /// <summary>The engine has ended.</summary>
+    /// <summary>Called when the engine has ended.</summary>
     private void Refused()
     {
         Interlocked.Decrement(ref _startsUnderWay);
@@ -268,7 +287,10 @@ public class LoopTimer
         if (!Loop.Timers.Set(this, dueMs)) TellCancelled();
     }
 
-    /// <summary>False when the session has no connection any more: its timers have ended with it.</summary>
+    /// <summary>
+    /// Adds the timer to its session. Returns false if the session has no connection any more: its timers have ended
+    /// with it.
+    /// </summary>
     private bool JoinSession()
     {
         if (_session!.Connection?.RememberSessionTimer(this) == true) return true;
@@ -285,15 +307,15 @@ public class LoopTimer
         if (wasActive) TellCancelled();
     }
 
-    /// <summary>It is out of the queue without having fired.</summary>
+    /// <summary>Called when the timer was removed from the queue without having fired.</summary>
     internal void TellCancelled()
     {
         if (_waits is not null) EndWaits(fired: false);
-        // Never inside the stack of who cancelled.
+        // Posted, because it must not run inside the call of Cancel.
         if (WantsCancelled) Loop.PostContinuation(static t => ((LoopTimer)t!).CallFired(isCancelled: true), this);
     }
 
-    /// <summary>It is due, and out of the queue unless it is periodic.</summary>
+    /// <summary>Called when the timer is due and, unless it is periodic, removed from the queue.</summary>
     internal void Fire()
     {
         _hasFired = PeriodMs == 0;
@@ -304,7 +326,7 @@ public class LoopTimer
 
     private void CallFired(bool isCancelled)
     {
-        // One that was cancelled when its loop had ended is told on the pool.
+        // If the loop has ended, the cancellation runs on the pool.
         if (Loop.IsCurrent) Loop.EnterWork(UserCode.Timer, (object?)_callback ?? this);
         try
         {
@@ -319,7 +341,7 @@ public class LoopTimer
         if (Loop.IsCurrent) Loop.LeaveWork();
     }
 
-    // ------------------------------------------------------------------ who waits
+    // ------------------------------------------------------------------ waits
 
     private void Give(TimerWait wait)
     {

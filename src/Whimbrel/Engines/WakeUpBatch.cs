@@ -1,10 +1,11 @@
 namespace Whimbrel;
 
 /// <summary>
-/// From <see cref="Session.BatchWakeUps"/> until it is disposed: what this thread sends and posts wakes a sleeping loop behind what the thread pool has queued already,
-/// so that the answers of many callbacks on the pool leave with one wake instead of one each. Only the wake comes later, by the time that the pool takes for its
-/// queue, and by some 60 ms at most when all its threads are blocked. On a thread that is not the pool's it changes nothing. For a thread that is about to go back to
-/// the pool; not nested.
+/// Scope of batched wake-ups, from <see cref="Session.BatchWakeUps"/> until it is disposed: sends and posts of this
+/// thread wake a sleeping loop only after the work that the thread pool has already queued. The answers of many
+/// callbacks on the pool then leave with one wake-up instead of one each. Only the wake-up is delayed, by the time that
+/// the pool needs for its queue, and by about 60 ms at most if all its threads are blocked. Has no effect on threads
+/// outside of the pool. For a thread that is about to return to the pool; not nested.
 /// </summary>
 public readonly ref struct WakeUpBatch : IDisposable
 {
@@ -23,13 +24,13 @@ public readonly ref struct WakeUpBatch : IDisposable
         t_mayLinger = mayLinger;
     }
 
-    /// <summary>Of this thread, now.</summary>
+    /// <summary>True if the current thread batches wake-ups.</summary>
     internal static bool IsWanted => t_isWanted;
 
-    /// <summary>The wake may go behind what is queued meanwhile, too.</summary>
+    /// <summary>True if the wake-up may also wait for work that is queued in the meantime.</summary>
     internal static bool MayLinger => t_mayLinger;
 
-    /// <summary>From here on each wakes the loop by itself again.</summary>
+    /// <summary>Ends the scope: sends and posts wake the loop directly again.</summary>
     public void Dispose()
     {
         if (_isHere) t_isWanted = false;

@@ -1,10 +1,13 @@
 namespace Whimbrel;
 
-/// <summary>Cuts what is unread of a session into frames. What the session does with one is heeded before the next: after a close, a pause or a hand-over the rest stays unread.</summary>
+/// <summary>
+/// Splits a session's unread data into frames. A close, a pause or a hand-over by the session takes effect before the
+/// next frame: the rest stays unconsumed.
+/// </summary>
 internal static class FrameCutter
 {
-    /// <summary>What a session's OnData does.</summary>
-    /// <returns>The bytes of the whole frames that were given.</returns>
+    /// <summary>Implements OnData of a session.</summary>
+    /// <returns>Number of bytes of the complete frames that were delivered.</returns>
     internal static int Cut<T>(T session, FrameReader reader, ReadOnlySpan<byte> unread)
         where T : Session, IFrameTaker
     {
@@ -22,7 +25,7 @@ internal static class FrameCutter
         return unread.Length;
     }
 
-    /// <summary>What is wrong, in words.</summary>
+    /// <summary>Returns the exception for a violated rule.</summary>
     internal static FrameException ExceptionOf(FrameError error, FrameFormat format, ReadOnlySpan<byte> unread) => new(error, error switch
     {
         FrameError.TooLong => $"a message is longer than {format.LimitBytes:n0} bytes (FrameFormat.LimitBytes)",
@@ -32,7 +35,10 @@ internal static class FrameCutter
         _ => $"more than {format.EmptyLimit:n0} empty messages came in a row (FrameFormat.EmptyLimit)",
     } + LikelyCause(format, unread));
 
-    /// <summary>A length that cannot be is often the beginning of another protocol. The bytes themselves may be secret, and are not shown.</summary>
+    /// <summary>
+    /// Returns the likely cause: an impossible length is often the beginning of another protocol. The bytes may be
+    /// secret, so they are not shown.
+    /// </summary>
     private static string LikelyCause(FrameFormat format, ReadOnlySpan<byte> unread)
     {
         if (unread.Length < 4) return "";
@@ -41,6 +47,6 @@ internal static class FrameCutter
         return isText ? "; its bytes look like text: does the peer send lines or HTTP?" : "";
     }
 
-    // The first question is the answer for nearly every message; the others tell the session what it was held back by.
+    // For nearly every message the first check is sufficient; the other checks tell the session what has stopped it.
     private static bool MustStop(Session session) => !session.TakesMore && (!session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsAboveHighWaterMark);
 }

@@ -3,10 +3,13 @@ using System.Buffers.Binary;
 
 namespace Whimbrel;
 
-// How a stream of bytes is cut into frames. Plain data, checked once when it is made, and shared by any number of readers and
-// sessions. It does no I/O: FrameReader finds frames by it, Write forms them (docs/design/0045).
+// Rules for splitting a stream of bytes into frames. Plain data, validated once when it is created, and shared by any
+// number of readers and sessions. It performs no I/O: FrameReader finds frames, Write encodes them (docs/design/0045).
 
-/// <summary>How messages lie in a stream of bytes: behind their length, before a delimiter, as lines, or all of one size. Immutable; any thread.</summary>
+/// <summary>
+/// Format of messages in a stream of bytes: after a length, before a delimiter, as lines, or of a fixed size.
+/// Immutable; any thread.
+/// </summary>
 public sealed class FrameFormat
 {
     internal const int MostHeader = 64;
@@ -27,10 +30,13 @@ public sealed class FrameFormat
         EmptyLimit = emptyLimit;
     }
 
-    /// <summary>Most bytes of a message, without header, length and delimiter.</summary>
+    /// <summary>Maximum length of a message in bytes, without header, length and delimiter.</summary>
     public int LimitBytes { get; }
 
-    /// <summary>Most empty messages in a row: each costs a call, and a block of them costs thousands. A protocol whose heartbeat is an empty frame sets more.</summary>
+    /// <summary>
+    /// Maximum number of empty messages in a row. Each costs a call, and one received block can contain thousands.
+    /// Protocols with empty frames as heartbeats set more.
+    /// </summary>
     public int EmptyLimit { get; }
 
     internal FrameKind Kind { get; }
@@ -47,13 +53,14 @@ public sealed class FrameFormat
 
     internal ReadOnlySpan<byte> DelimiterBytes => _delimiter;
 
-    /// <summary>Messages behind their length as a number of fixed size.</summary>
-    /// <param name="prefixBytes">Size of the number: 1, 2, 4 or 8.</param>
-    /// <param name="littleEndian">Its least significant byte comes first; else the most significant, as usual in networks.</param>
-    /// <param name="countsItself">The number counts its own bytes, too. A header before it is never counted.</param>
-    /// <param name="headerBytes">Bytes before the number that belong to the message, 0 to 64.</param>
-    /// <param name="limitBytes">See <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
-    /// <param name="emptyLimit">See <see cref="EmptyLimit"/>; 0 or more.</param>
+    /// <summary>Creates a format of messages after a length of fixed size.</summary>
+    /// <param name="prefixBytes">Size of the length in bytes: 1, 2, 4 or 8.</param>
+    /// <param name="littleEndian">True for a little-endian length; false for big-endian, as usual in networks.</param>
+    /// <param name="countsItself">True if the length includes its own bytes. A header before it is never
+    /// included.</param>
+    /// <param name="headerBytes">Number of bytes before the length that belong to the message, 0 to 64.</param>
+    /// <param name="limitBytes">Maximum message length, see <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
+    /// <param name="emptyLimit">Maximum number of empty messages, see <see cref="EmptyLimit"/>; 0 or more.</param>
     public static FrameFormat LengthPrefix(
         int prefixBytes, bool littleEndian = false, bool countsItself = false, int headerBytes = 0, int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty)
     {
@@ -65,42 +72,48 @@ public sealed class FrameFormat
         };
     }
 
-    /// <summary>Messages behind their length as a varint: seven bits in each byte, the least significant first, the top bit set in all but the last.</summary>
-    /// <param name="headerBytes">Bytes before the number that belong to the message, 0 to 64.</param>
-    /// <param name="limitBytes">See <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
-    /// <param name="emptyLimit">See <see cref="EmptyLimit"/>; 0 or more.</param>
+    /// <summary>
+    /// Creates a format of messages after a length as a varint: seven bits in each byte, the least significant first,
+    /// the top bit set in all but the last.
+    /// </summary>
+    /// <param name="headerBytes">Number of bytes before the length that belong to the message, 0 to 64.</param>
+    /// <param name="limitBytes">Maximum message length, see <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
+    /// <param name="emptyLimit">Maximum number of empty messages, see <see cref="EmptyLimit"/>; 0 or more.</param>
     public static FrameFormat VarintPrefix(int headerBytes = 0, int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty)
     {
         CheckHeader(headerBytes);
         return new FrameFormat(FrameKind.Varint, [], limitBytes, emptyLimit) { HeaderBytes = headerBytes };
     }
 
-    /// <summary>Messages that each end with the same bytes.</summary>
-    /// <param name="delimiter">Those bytes, 1 to 64. Copied.</param>
-    /// <param name="keep">They are given as a part of the message; else they are left out.</param>
-    /// <param name="limitBytes">See <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
-    /// <param name="emptyLimit">See <see cref="EmptyLimit"/>; 0 or more.</param>
+    /// <summary>Creates a format of messages that each end with the same bytes.</summary>
+    /// <param name="delimiter">Delimiter, 1 to 64 bytes. Copied.</param>
+    /// <param name="keep">True if the delimiter is part of the delivered message.</param>
+    /// <param name="limitBytes">Maximum message length, see <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
+    /// <param name="emptyLimit">Maximum number of empty messages, see <see cref="EmptyLimit"/>; 0 or more.</param>
     public static FrameFormat Delimited(ReadOnlySpan<byte> delimiter, bool keep = false, int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty)
     {
         if (delimiter.Length is < 1 or > MostDelimiter) Diagnostics.Throw.OutOfRange(nameof(delimiter), delimiter.Length, "1 to 64 bytes long");
         return new FrameFormat(FrameKind.Delimiter, delimiter.ToArray(), limitBytes, emptyLimit) { KeepsDelimiter = keep };
     }
 
-    /// <summary>Lines of text: each ends with LF or CR LF, which are left out. Written with LF.</summary>
-    /// <param name="limitBytes">See <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
-    /// <param name="emptyLimit">See <see cref="EmptyLimit"/>; 0 or more.</param>
+    /// <summary>
+    /// Creates a format of text lines: each ends with LF or CR LF, which are not part of the message. Written with LF.
+    /// </summary>
+    /// <param name="limitBytes">Maximum message length, see <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
+    /// <param name="emptyLimit">Maximum number of empty messages, see <see cref="EmptyLimit"/>; 0 or more.</param>
     public static FrameFormat Line(int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty) =>
         new(FrameKind.Line, [(byte)'\n'], limitBytes, emptyLimit);
 
-    /// <summary>Messages that are all of one size, one behind the other.</summary>
-    /// <param name="bytes">That size, 1 byte to 1 GiB.</param>
+    /// <summary>Creates a format of consecutive messages of the same size.</summary>
+    /// <param name="bytes">Size of each message, 1 byte to 1 GiB.</param>
     public static FrameFormat FixedSize(int bytes) => new(FrameKind.Fixed, [], bytes, 0);
 
-    /// <summary>Writes one message as it goes over the wire.</summary>
-    /// <param name="to">Where to, such as a <see cref="MessageWriter"/>.</param>
-    /// <param name="message">The message, without header, length and delimiter.</param>
-    /// <param name="header">What stands before the length; exactly as long as the format says.</param>
-    /// <exception cref="ArgumentException">A reader of this format would not find this message: it is too long, of another size, holds the delimiter, or the header has another length.</exception>
+    /// <summary>Writes one message as it is sent over the wire.</summary>
+    /// <param name="to">Writer for the frame, such as a <see cref="MessageWriter"/>.</param>
+    /// <param name="message">Message without header, length and delimiter.</param>
+    /// <param name="header">Bytes before the length; exactly as long as the format requires.</param>
+    /// <exception cref="ArgumentException">A reader of this format could not parse the message: it is too long, of
+    /// another size, contains the delimiter, or the header has another length.</exception>
     public void Write(IBufferWriter<byte> to, ReadOnlySpan<byte> message, ReadOnlySpan<byte> header = default)
     {
         ArgumentNullException.ThrowIfNull(to);
@@ -111,7 +124,7 @@ public sealed class FrameFormat
         to.Write(_delimiter);
     }
 
-    /// <summary>What goes before the message, after a look at whether it may be written at all.</summary>
+    /// <summary>Checks the message and writes the bytes before it.</summary>
     internal int WriteHead(Span<byte> to, ReadOnlySpan<byte> message, ReadOnlySpan<byte> header)
     {
         if (header.Length != HeaderBytes) throw new ArgumentException($"The header has {header.Length} bytes, and the format says {HeaderBytes}.", nameof(header));
@@ -150,7 +163,10 @@ public sealed class FrameFormat
         return count;
     }
 
-    /// <summary>The delimiter lies in the message, or begins in its end and goes on in the delimiter behind it; or the end of a line would lose its CR.</summary>
+    /// <summary>
+    /// Returns whether the message contains the delimiter, or ends with bytes that form it together with the delimiter
+    /// after them; or whether a line would lose its CR.
+    /// </summary>
     private bool WouldEndEarly(ReadOnlySpan<byte> message)
     {
         ReadOnlySpan<byte> delimiter = _delimiter;

@@ -3,29 +3,32 @@ using Kind = Whimbrel.FrameFormat.FrameKind;
 
 namespace Whimbrel;
 
-// Bytes in, frames out, without I/O and without a copy: a frame is a view of the bytes it was found in. What is incomplete stays
-// with the caller, as unread bytes do (contract 3 of Session), and the reader only remembers how far it has looked.
+// Parses frames without I/O and without a copy: a frame is a view of the bytes it was found in. Incomplete data stays
+// with the caller, as unconsumed bytes do (contract 3 of Session); the reader only keeps how far it has searched.
 
-/// <summary>Why no frame can come of these bytes. The reader does not go on after any of them.</summary>
+/// <summary>Reason why the data contains no valid frame. The reader stops after any of them.</summary>
 public enum FrameError
 {
-    /// <summary>All is well.</summary>
+    /// <summary>No error.</summary>
     None,
 
-    /// <summary>A message is longer than <see cref="FrameFormat.LimitBytes"/>, or its delimiter has not come within that.</summary>
+    /// <summary>
+    /// A message is longer than <see cref="FrameFormat.LimitBytes"/>, or its delimiter was not found within that
+    /// length.
+    /// </summary>
     TooLong,
 
-    /// <summary>A length has its top bit set, or a varint has more than 63 bits: no message has such a length.</summary>
+    /// <summary>A length has its top bit set, or a varint has more than 63 bits.</summary>
     LengthOverflow,
 
-    /// <summary>A length that counts itself is smaller than itself.</summary>
+    /// <summary>A length that includes itself is smaller than its own size.</summary>
     LengthTooSmall,
 
     /// <summary>More empty messages in a row than <see cref="FrameFormat.EmptyLimit"/>.</summary>
     TooManyEmpty,
 }
 
-/// <summary>One frame, as views of the bytes it was found in: valid as long as they are.</summary>
+/// <summary>One frame, as views of the bytes it was found in; valid as long as they are.</summary>
 public readonly ref struct Frame
 {
     internal Frame(ReadOnlySpan<byte> header, ReadOnlySpan<byte> message, int bytes)
@@ -35,36 +38,40 @@ public readonly ref struct Frame
         Bytes = bytes;
     }
 
-    /// <summary>What stands before the length; empty when the format has no header.</summary>
+    /// <summary>Bytes before the length; empty if the format has no header.</summary>
     public ReadOnlySpan<byte> Header { get; }
 
     /// <summary>The message.</summary>
     public ReadOnlySpan<byte> Message { get; }
 
-    /// <summary>How many bytes the whole frame takes on the wire. The next one begins behind them.</summary>
+    /// <summary>Number of bytes of the whole frame on the wire. The next frame begins after them.</summary>
     public int Bytes { get; }
 }
 
 /// <summary>
-/// Finds the frames of one stream of bytes. It keeps none of them: who calls it gives what is unread, and what was no whole frame again
-/// from its start, with more behind it. One thread at a time.
+/// Finds the frames of one stream of bytes. It stores no data: the caller passes the unread bytes, and passes an
+/// incomplete frame again from its start, with more data. One thread at a time.
 /// </summary>
-/// <param name="format">How frames look.</param>
+/// <param name="format">Format of the frames.</param>
 public sealed class FrameReader(FrameFormat format)
 {
     private readonly FrameFormat _format = format ?? throw new ArgumentNullException(nameof(format));
-    // Of a message and its delimiter. The CR of a line is not part of the message either.
+    // Including the delimiter, and the CR of a line.
     private readonly int _most = format.LimitBytes + format.DelimiterBytes.Length + (format.Kind == Kind.Line ? 1 : 0);
-    private int _scanned; // of the frame that has not ended: no delimiter begins in these bytes
+    private int _scanned; // of the incomplete frame: no delimiter begins in these bytes
     private int _empty;
 
-    /// <summary>What is wrong with the stream. Once it is not <see cref="FrameError.None"/>, no more frames come.</summary>
+    /// <summary>
+    /// Error in the stream. After any other value than <see cref="FrameError.None"/>, no more frames are found.
+    /// </summary>
     public FrameError Error { get; private set; }
 
-    /// <summary>Finds the next frame. The time it takes for a whole stream grows with its bytes, however they are split.</summary>
-    /// <param name="unread">All bytes behind the last frame.</param>
-    /// <param name="frame">What was found.</param>
-    /// <returns>False: more bytes are needed, or <see cref="Error"/> says why none will help.</returns>
+    /// <summary>
+    /// Finds the next frame. The total time for a stream is linear in its bytes, however they are split.
+    /// </summary>
+    /// <param name="unread">All bytes after the last frame.</param>
+    /// <param name="frame">The frame.</param>
+    /// <returns>False if more bytes are needed, or if <see cref="Error"/> is set.</returns>
     public bool TryRead(ReadOnlySpan<byte> unread, out Frame frame)
     {
         frame = default;
@@ -108,7 +115,7 @@ public sealed class FrameReader(FrameFormat format)
         ulong length = 0;
         for (int i = 0, at = _format.HeaderBytes; at < unread.Length; i++, at++)
         {
-            // The tenth byte would hold bit 63 and what lies above.
+            // The tenth byte would hold bit 63 and higher bits.
             if (i == FrameFormat.MostVarint - 1) return Fail(FrameError.LengthOverflow);
             length |= (ulong)(unread[at] & 0x7F) << (7 * i);
             if (unread[at] < 0x80) return TryTake(unread, at + 1, length, out frame);
@@ -117,7 +124,7 @@ public sealed class FrameReader(FrameFormat format)
         return false;
     }
 
-    /// <summary>The length is compared with the limit before anything is calculated with it.</summary>
+    /// <summary>Takes a frame. The length is compared with the limit before any calculation with it.</summary>
     private bool TryTake(ReadOnlySpan<byte> unread, int start, ulong length, out Frame frame)
     {
         frame = default;

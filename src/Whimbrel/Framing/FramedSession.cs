@@ -1,41 +1,46 @@
 namespace Whimbrel;
 
 /// <summary>
-/// A session that gets whole messages: derive from it and override <see cref="OnFrame"/>. A frame that lies in one received block is not
-/// copied; what is no whole frame stays with the connection as unread bytes, so <see cref="ConnectionOptions.UnreadLimitBytes"/> must have
-/// room for the largest.
+/// A session that receives whole messages: derive from it and override <see cref="OnFrame"/>. A frame inside one
+/// received block is not copied. Incomplete frames stay with the connection as unconsumed bytes, so
+/// <see cref="ConnectionOptions.UnreadLimitBytes"/> must have space for the largest.
 /// </summary>
-/// <param name="format">How messages lie in the stream, both ways.</param>
+/// <param name="format">Format of messages in the stream, in both directions.</param>
 public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
 {
     private readonly FrameReader _reader = new(format);
 
-    /// <summary>How messages lie in the stream.</summary>
+    /// <summary>Format of messages in the stream.</summary>
     public FrameFormat Format { get; } = format;
 
-    /// <summary>What was wrong with the peer's bytes, or nothing. Stays readable after the end.</summary>
+    /// <summary>Error in the peer's data, or None. Readable after the end.</summary>
     public FrameError FrameError => _reader.Error;
 
-    /// <summary>A message arrived.</summary>
-    /// <param name="frame">Valid during the call only.</param>
+    /// <summary>Called for each received message.</summary>
+    /// <param name="frame">The message. Valid during the call only.</param>
     protected abstract void OnFrame(in Frame frame);
 
     /// <summary>
-    /// The peer's bytes are no frames of this format, and no more messages come. The default resets the connection and gives a notice of kind <see cref="DiagnosticEventKind.Protocol"/>, at most once a minute; an override may send its
-    /// protocol's word for it and close. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, with a
-    /// <see cref="FrameException"/>.
+    /// Called when the peer's data violates the format; no more messages are delivered. The default resets the
+    /// connection and reports a diagnostic event of kind <see cref="DiagnosticEventKind.Protocol"/>, at most once a
+    /// minute. An override may send an error message of its protocol and close. The reason of the end is then
+    /// <see cref="CloseCause.ProtocolError"/>, with a <see cref="FrameException"/>.
     /// </summary>
-    /// <param name="error">What is wrong.</param>
+    /// <param name="error">The violated rule.</param>
     protected virtual void OnFrameError(FrameError error)
     {
         NoteMismatch();
         Abort();
     }
 
-    /// <summary>Sends one message whole: its length before it or its delimiter behind it. Any thread; the result and the limits are those of <see cref="Session.Send(ReadOnlySpan{byte})"/>.</summary>
-    /// <param name="message">The message, without header, length and delimiter. Copied.</param>
-    /// <param name="header">What stands before the length; exactly as long as the format says.</param>
-    /// <exception cref="ArgumentException">The peer would not find this message (<see cref="FrameFormat.Write"/>).</exception>
+    /// <summary>
+    /// Queues one message with its length before it or its delimiter after it. Any thread; result and limits as in
+    /// <see cref="Session.Send(ReadOnlySpan{byte})"/>.
+    /// </summary>
+    /// <param name="message">Message without header, length and delimiter. Copied.</param>
+    /// <param name="header">Bytes before the length; exactly as long as the format requires.</param>
+    /// <exception cref="ArgumentException">The peer could not parse this message
+    /// (<see cref="FrameFormat.Write"/>).</exception>
     public SendResult SendFrame(ReadOnlySpan<byte> message, ReadOnlySpan<byte> header = default)
     {
         Span<byte> head = stackalloc byte[FrameFormat.MostHeader + FrameFormat.MostVarint];
@@ -43,9 +48,12 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
         return Format.DelimiterBytes is { Length: > 0 } delimiter ? Send(message, delimiter) : Send(head[..length], message);
     }
 
-    /// <summary>Cuts what is unread into frames. What <see cref="OnFrame"/> does is heeded between two: after a close, a pause or a hand-over the rest stays unread.</summary>
-    /// <param name="unread">What was left the last time and what has arrived since.</param>
-    /// <returns>The bytes of the whole frames that were given.</returns>
+    /// <summary>
+    /// Splits unread data into frames. A close, a pause or a hand-over in <see cref="OnFrame"/> takes effect before the
+    /// next frame: the rest stays unconsumed.
+    /// </summary>
+    /// <param name="unread">Unconsumed bytes of the previous call, followed by newly received bytes.</param>
+    /// <returns>Number of bytes of the complete frames that were delivered.</returns>
     protected sealed override int OnData(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
     internal sealed override string ReceivingName => nameof(OnFrame);

@@ -1,6 +1,6 @@
 namespace Whimbrel;
 
-/// <summary>A session that is made of frames: what <see cref="FrameCutter"/> gives them to.</summary>
+/// <summary>A session that receives frames from <see cref="FrameCutter"/>.</summary>
 internal interface IFrameTaker
 {
     void Take(in Frame frame);

@@ -3,12 +3,14 @@ using System.Buffers;
 namespace Whimbrel;
 
 /// <summary>
-/// Writes a broadcast in the form that one class of members gets. See
+/// Writes a broadcast in the encoding of one class of members. See
 /// <see cref="SessionGroup.Broadcast{TState}(TState, BroadcastEncoder{TState}, Session)"/>.
 /// </summary>
-/// <typeparam name="TState">What is broadcast; may be a span.</typeparam>
-/// <param name="state">What the caller of the broadcast gave.</param>
-/// <param name="memberClass">For whom: what its members gave to <see cref="SessionGroup.Join(Session, int)"/>.</param>
-/// <param name="output">Takes the bytes. With none written that class gets nothing. Valid during the call only.</param>
+/// <typeparam name="TState">Type of the message; may be a span.</typeparam>
+/// <param name="state">Message passed by the caller of the broadcast.</param>
+/// <param name="memberClass">Class of the receiving members, as given to
+/// <see cref="SessionGroup.Join(Session, int)"/>.</param>
+/// <param name="output">Writer for the bytes. If nothing is written, members of the class receive nothing. Valid during
+/// the call only.</param>
 public delegate void BroadcastEncoder<in TState>(TState state, int memberClass, IBufferWriter<byte> output)
     where TState : allows ref struct;

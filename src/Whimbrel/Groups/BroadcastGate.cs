@@ -1,14 +1,17 @@
 namespace Whimbrel;
 
-/// <summary>Whether a connection takes the broadcasts of its groups now. For protocols, so that none lands inside a message.</summary>
+/// <summary>
+/// Whether a connection accepts broadcasts of its groups. For protocols, so that no broadcast is inserted inside a
+/// message.
+/// </summary>
 public enum BroadcastGate
 {
-    /// <summary>Broadcasts are queued as they come. The default.</summary>
+    /// <summary>Broadcasts are queued when they arrive. The default.</summary>
     Open,
 
-    /// <summary>Broadcasts wait, counted against the send limit, until the gate is opened.</summary>
+    /// <summary>Broadcasts wait until the gate is opened; they count against the send limit.</summary>
     Held,
 
-    /// <summary>Broadcasts pass this connection by.</summary>
+    /// <summary>Broadcasts skip this connection.</summary>
     Shut,
 }

@@ -1,7 +1,9 @@
 namespace Whimbrel;
 
-/// <summary>What became of a broadcast that was awaited.</summary>
-/// <param name="Queued">Members whose send queue took it.</param>
-/// <param name="Skipped">Members that did not get it: closing, at their limit, or with a shut gate.</param>
-/// <param name="Result"><see cref="SendResult.Queued"/> when all loops took it, <see cref="SendResult.Full"/> when the time passed before there was room: then none did.</param>
+/// <summary>Result of an awaited broadcast.</summary>
+/// <param name="Queued">Number of members that queued it.</param>
+/// <param name="Skipped">Number of members that did not receive it: closing, at their limit, or with a shut
+/// gate.</param>
+/// <param name="Result"><see cref="SendResult.Queued"/> if all loops accepted it; <see cref="SendResult.Full"/> if the
+/// time passed before there was space, and no loop accepted it.</param>
 public readonly record struct BroadcastResult(int Queued, int Skipped, SendResult Result = SendResult.Queued);

@@ -4,8 +4,9 @@ using Whimbrel.Connections;
 namespace Whimbrel;
 
 /// <summary>
-/// The members of a group on the current loop, for <c>foreach</c>, which allocates nothing. Sessions may join, leave and end meanwhile:
-/// who leaves before its turn is passed by, who joins is not seen, and nobody is seen twice. On the loop only, within one call of the loop.
+/// The members of a group on the current loop, for <c>foreach</c>, without allocation. Sessions may join, leave and end
+/// in the meantime: a member that has left is skipped, a new one is not included, and no member appears twice. On the
+/// loop only, within one call of the loop.
 /// </summary>
 public readonly ref struct GroupMembers
 {
@@ -13,13 +14,13 @@ public readonly ref struct GroupMembers
 
     internal GroupMembers(GroupShard? shard) => _shard = shard;
 
-    /// <summary>How many there are now.</summary>
+    /// <summary>Current number of members.</summary>
     public int Count => _shard?.Count ?? 0;
 
-    /// <summary>Begins to enumerate the members of this moment.</summary>
+    /// <summary>Starts to enumerate the current members.</summary>
     public Enumerator GetEnumerator() => new(_shard);
 
-    /// <summary>Goes through a copy: a member that leaves makes another one take its place in the group.</summary>
+    /// <summary>Enumerates a copy, because a leaving member is replaced by another one in the group.</summary>
     public ref struct Enumerator
     {
         private readonly GroupShard? _shard;
@@ -36,16 +37,16 @@ public readonly ref struct GroupMembers
             Current = null!;
         }
 
-        /// <summary>The member whose turn it is.</summary>
+        /// <summary>The current member.</summary>
         public Session Current { get; private set; }
 
-        /// <summary>On to the next that is still a member.</summary>
+        /// <summary>Moves to the next session that is still a member.</summary>
         public bool MoveNext()
         {
             while (_next < _count)
             {
                 Connection connection = _copy[_next++];
-                // The loop recycles connections outside of calls only: it is the same tenant.
+                // The loop recycles connections outside of calls only, so it is the same connection.
                 if (!_shard!.Contains(connection)) continue;
                 Current = connection.Session;
                 return true;
@@ -54,11 +55,11 @@ public readonly ref struct GroupMembers
             return false;
         }
 
-        /// <summary>Gives the copy back. <c>foreach</c> does it.</summary>
+        /// <summary>Returns the copy to the pool. <c>foreach</c> calls it.</summary>
         public readonly void Dispose()
         {
             if (_count == 0) return;
-            _copy.AsSpan(0, _count).Clear(); // a pooled array keeps no session alive
+            _copy.AsSpan(0, _count).Clear(); // so that the pooled array keeps no session alive
             ArrayPool<Connection>.Shared.Return(_copy);
         }
     }

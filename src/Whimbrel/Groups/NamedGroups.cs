@@ -5,29 +5,29 @@ using System.Diagnostics.CodeAnalysis;
 namespace Whimbrel;
 
 /// <summary>
-/// Groups found by name. A group is listed from its first join until its last member has left, and then forgotten, so that
-/// any number of names may come and go. All members from any thread.
+/// Groups found by name. A group is listed from its first join until its last member has left, and is then removed, so
+/// any number of names may be used over time. All members may be used from any thread.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Asking for a name costs nothing that lasts: <see cref="this[string]"/> gives an object that acts for the name, and
+/// <item>Looking up a name keeps no memory: <see cref="this[string]"/> returns an object that stands for the name, and
 /// only a join lists it.</item>
-/// <item>One name is one group. Of the first joins that meet, one lists its object and the others join that one; a join that
-/// meets the last leave finds the group still there, or makes it anew, and is never lost.</item>
-/// <item>For one caller its joins, leaves and broadcasts by name take effect in call order (contracts 7 and 17).</item>
-/// <item>A group with state of its own is made by the user and kept: <see cref="TryAdd"/>. It stays until
-/// <see cref="Remove"/>, with members or without.</item>
+/// <item>One name is one group. Of several concurrent first joins, one lists its object and the others join that one. A
+/// join that meets the last leave finds the group or lists it again, and is never lost.</item>
+/// <item>Joins, leaves and broadcasts by name of one caller take effect in call order (contracts 7 and 17).</item>
+/// <item>A group with its own state is created by the application and added with <see cref="TryAdd"/>. It stays until
+/// <see cref="Remove"/>, with or without members.</item>
 /// </list>
 /// </remarks>
 public sealed class NamedGroups : IEnumerable<SessionGroup>
 {
     private readonly ConcurrentDictionary<string, SessionGroup> _listed = new(StringComparer.Ordinal);
 
-    /// <summary>Groups that are listed now. A moment old.</summary>
+    /// <summary>Number of listed groups. May be slightly outdated.</summary>
     public int Count => _listed.Count;
 
-    /// <summary>The group of that name: the listed one, or an object that is listed by the first join. Never null.</summary>
-    /// <param name="name">Compared exactly.</param>
+    /// <summary>The group with this name: the listed one, or an object that the first join lists. Never null.</summary>
+    /// <param name="name">Name of the group; case-sensitive.</param>
     public SessionGroup this[string name]
     {
         get
@@ -40,8 +40,10 @@ public sealed class NamedGroups : IEnumerable<SessionGroup>
         }
     }
 
-    /// <summary>The listed group of that name: one with members, with a join under way, or that was added.</summary>
-    /// <param name="name">Compared exactly.</param>
+    /// <summary>
+    /// Finds the listed group with this name: one with members or a pending join, or one that was added.
+    /// </summary>
+    /// <param name="name">Name of the group; case-sensitive.</param>
     /// <param name="group">The group, or null.</param>
     public bool TryGet(string name, [NotNullWhen(true)] out SessionGroup? group)
     {
@@ -49,8 +51,11 @@ public sealed class NamedGroups : IEnumerable<SessionGroup>
         return _listed.TryGetValue(name, out group);
     }
 
-    /// <summary>Lists a group of the user's own under its name until <see cref="Remove"/>. False when the name is taken.</summary>
-    /// <param name="group">Of a class derived from <see cref="SessionGroup"/>, for instance. One that is or was in a directory throws <see cref="InvalidOperationException"/>.</param>
+    /// <summary>
+    /// Lists a group of the application under its name until <see cref="Remove"/>. Returns false if the name is taken.
+    /// </summary>
+    /// <param name="group">Group to list, for example of a class derived from <see cref="SessionGroup"/>. Throws
+    /// <see cref="InvalidOperationException"/> if it is or was in a directory.</param>
     public bool TryAdd(SessionGroup group)
     {
         ArgumentNullException.ThrowIfNull(group);
@@ -58,11 +63,11 @@ public sealed class NamedGroups : IEnumerable<SessionGroup>
     }
 
     /// <summary>
-    /// All members of the group leave, and it is kept no more. The name is free when the last has left, on its loop; a
-    /// session that joins meanwhile stays, and the group with it.
+    /// Removes all members of the group and stops keeping it. The name is free when the last member has left, on its
+    /// loop; a session that joins in the meantime stays, and so does the group.
     /// </summary>
-    /// <param name="name">Compared exactly.</param>
-    /// <returns>False when no group of that name is listed.</returns>
+    /// <param name="name">Name of the group; case-sensitive.</param>
+    /// <returns>False if no group with that name is listed.</returns>
     public bool Remove(string name)
     {
         if (!TryGet(name, out SessionGroup? group)) return false;
@@ -71,7 +76,10 @@ public sealed class NamedGroups : IEnumerable<SessionGroup>
         return true;
     }
 
-    /// <summary>The listed groups, in no order. What is listed or forgotten meanwhile may be seen or not.</summary>
+    /// <summary>
+    /// Enumerates the listed groups, in no particular order. Groups added or removed in the meantime may or may not be
+    /// included.
+    /// </summary>
     public IEnumerator<SessionGroup> GetEnumerator()
     {
         foreach (KeyValuePair<string, SessionGroup> entry in _listed) yield return entry.Value;
@@ -79,14 +87,14 @@ public sealed class NamedGroups : IEnumerable<SessionGroup>
 
     IEnumerator IEnumerable.GetEnumerator() => GetEnumerator();
 
-    /// <summary>How many groups there are.</summary>
+    /// <summary>Returns the number of groups as text.</summary>
     public override string ToString() => $"{Count} {(Count == 1 ? "group" : "groups")}";
 
     internal SessionGroup? Find(string name) => _listed.GetValueOrDefault(name);
 
-    /// <summary>Under the group's gate.</summary>
+    /// <summary>Lists a group. The caller holds the group's lock.</summary>
     internal bool TryList(SessionGroup group) => _listed.TryAdd(group.Name, group);
 
-    /// <summary>Under the group's gate.</summary>
+    /// <summary>Removes a group. The caller holds the group's lock.</summary>
     internal void Unlist(SessionGroup group) => _listed.TryRemove(new KeyValuePair<string, SessionGroup>(group.Name, group));
 }

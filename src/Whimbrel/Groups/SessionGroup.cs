@@ -9,18 +9,18 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// A set of sessions that get the same messages. Join, leave and broadcast from any thread; sessions leave by
-/// themselves when they end. Membership is judged on the member's loop when it gets to the broadcast. From a loop, its
-/// own members are served at once; each member sees the broadcasts of one caller in call order, and the members of one
-/// loop see all broadcasts in one order.
+/// A set of sessions that receive the same messages. Join, leave and broadcast are thread-safe; sessions leave
+/// automatically when they end. Membership is evaluated on the member's loop when the loop processes the broadcast. A
+/// broadcast made on a loop reaches that loop's members at once. Each member receives the broadcasts of one caller in
+/// call order, and the members of one loop receive all broadcasts in the same order.
 /// </summary>
 /// <remarks>
-/// A group that <see cref="NamedGroups"/> gave acts for its name: while another object is listed under that name, each call
-/// goes to that one. So it may be kept, and used after it was dropped for being empty.
+/// A group from <see cref="NamedGroups"/> stands for its name: while another object is listed under that name, each
+/// call is forwarded to it. So a reference may be kept and used after the group was removed for being empty.
 /// </remarks>
 public class SessionGroup
 {
-    /// <summary>Classes of members that there may be: 0 up to 15.</summary>
+    /// <summary>Number of member classes: 0 to 15.</summary>
     internal const int MemberClasses = 16;
 
     private readonly Lock _gate = new();
@@ -28,16 +28,16 @@ public class SessionGroup
     private GroupShard[] _shards = [];
     private int _count;
 
-    // What makes it last in a directory: its members, and the joins under way to them. With the two flags under the gate.
+    // Members and pending joins keep the group in its directory. Guarded by the lock, like the two flags.
     private int _holds;
-    private int[]? _holdsOfClass; // of those above 0, once there is one
+    private int[]? _holdsOfClass; // for classes above 0, created when needed
     private NamedGroups? _directory;
-    private string? _refusal; // of plain bytes, by a session that has joined; it stays
+    private string? _refusal; // of plain bytes, set by a joining session and never cleared
     private bool _isListed;
     private bool _isKept;
 
-    /// <summary>Makes an empty group.</summary>
-    /// <param name="name">For logs.</param>
+    /// <summary>Creates an empty group.</summary>
+    /// <param name="name">Name for logs.</param>
     public SessionGroup(string name = "")
     {
         ArgumentNullException.ThrowIfNull(name);
@@ -47,13 +47,16 @@ public class SessionGroup
     internal SessionGroup(string name, bool isHost)
         : this(name) => _isHost = isHost;
 
-    /// <summary>The name it was made with.</summary>
+    /// <summary>Name of the group.</summary>
     public string Name { get; }
 
-    /// <summary>Members now. Any thread; a moment old.</summary>
+    /// <summary>Current number of members. Any thread; may be slightly outdated.</summary>
     public int Count => Volatile.Read(ref Target._count);
 
-    /// <summary>True while the typical member is more than 32 KiB behind. A producer that sends without pause should await <see cref="WaitForRoomAsync"/>.</summary>
+    /// <summary>
+    /// True while the typical member has more than 32 KiB pending. A producer that sends continuously should await
+    /// <see cref="WaitForRoomAsync"/>.
+    /// </summary>
     public bool IsCongested
     {
         get
@@ -67,9 +70,13 @@ public class SessionGroup
         }
     }
 
-    /// <summary>Adds a session, as a member of its <see cref="Session.MemberClass"/>. Nothing happens when it is a member already or has ended. Any thread.</summary>
-    /// <param name="session">A connected session of any server, client or engine.</param>
-    /// <exception cref="InvalidOperationException">It is not connected yet, or this is the group of all sessions.</exception>
+    /// <summary>
+    /// Adds a session, as a member of its <see cref="Session.MemberClass"/>. Has no effect if it is a member already or
+    /// has ended. Any thread.
+    /// </summary>
+    /// <param name="session">Connected session of any server, client or engine.</param>
+    /// <exception cref="InvalidOperationException">The session is not connected yet, or this is the group of all
+    /// sessions.</exception>
     public void Join(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -77,13 +84,17 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// The same as a member of a class, for broadcasts that have a form for each of them
-    /// (<see cref="Broadcast{TState}(TState, BroadcastEncoder{TState}, Session)"/>). To change it, leave and join.
+    /// Adds a session as a member of a class, for broadcasts that are encoded for each class
+    /// (<see cref="Broadcast{TState}(TState, BroadcastEncoder{TState}, Session)"/>). To change the class, leave and
+    /// join.
     /// </summary>
-    /// <param name="session">A connected session of any server, client or engine.</param>
-    /// <param name="memberClass">0 up to 15: whatever the protocol means by it. 0 is that of sessions without a form of their own, and of all in <see cref="Server.Sessions"/>.</param>
-    /// <exception cref="ArgumentException">Class 0 for a session whose protocol has forms of its own (<see cref="Session.MemberClass"/>).</exception>
-    /// <exception cref="InvalidOperationException">It is not connected yet, or this is the group of all sessions.</exception>
+    /// <param name="session">Connected session of any server, client or engine.</param>
+    /// <param name="memberClass">Class, 0 to 15, with a meaning defined by the protocol. 0 is for sessions without an
+    /// encoding of their own, and for all members of <see cref="Server.Sessions"/>.</param>
+    /// <exception cref="ArgumentException">Class 0 for a session whose protocol has its own encoding
+    /// (<see cref="Session.MemberClass"/>).</exception>
+    /// <exception cref="InvalidOperationException">The session is not connected yet, or this is the group of all
+    /// sessions.</exception>
     public void Join(Session session, int memberClass)
     {
         CheckChange(session);
@@ -92,7 +103,8 @@ public class SessionGroup
         if (memberClass == 0 && session.MemberClass != 0)
             throw new ArgumentException($"Members of class 0 get plain bytes, and the protocol of {session.DisplayName} has a form of its own. Use Join(session), which knows its class.", nameof(memberClass));
         if (session.Connection is not { } connection) return;
-        // Held from here on: between this call and the loop's turn nobody else's leave drops the group, and broadcasts are written for this class.
+        // Held from here on: until the loop processes the join, another member's leave must not drop the group, and
+        // broadcasts are encoded for this class.
         SessionGroup group = Hold(memberClass);
         group.Admit(session);
         GroupShard shard = group.ShardOf(connection.Loop);
@@ -104,13 +116,13 @@ public class SessionGroup
         else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard, memberClass == 0 ? null : memberClass)) group.Release(memberClass);
     }
 
-    /// <summary>A session becomes a member: from now on its protocol decides whether plain bytes are broadcast.</summary>
+    /// <summary>Records whether a new member's protocol allows broadcasts of plain bytes.</summary>
     internal void Admit(Session session)
     {
         if (session.BroadcastRefusal is { } why) Volatile.Write(ref _refusal, why);
     }
 
-    /// <summary>Throws when a member's protocol has forms of its own, and the broadcast has none for it.</summary>
+    /// <summary>Throws if a member's protocol needs an encoding that the broadcast does not have.</summary>
     private static void CheckForms(SessionGroup group, bool hasForms)
     {
         if (Volatile.Read(ref group._refusal) is not { } why || (hasForms && !group._isHost)) return;
@@ -118,7 +130,7 @@ public class SessionGroup
         Throw.State($"Broadcast sends plain bytes, and nothing was sent: {why}");
     }
 
-    /// <summary>Removes a session. Nothing happens when it is no member.</summary>
+    /// <summary>Removes a session. Has no effect if it is not a member.</summary>
     /// <param name="session">The session.</param>
     public void Leave(Session session)
     {
@@ -128,7 +140,9 @@ public class SessionGroup
         else connection.Loop.Mailbox.PostItem(DataKind.Leave, connection, session.Generation, shard);
     }
 
-    /// <summary>Removes all members of this moment. On each loop it takes its place among the caller's other calls.</summary>
+    /// <summary>
+    /// Removes all current members. On each loop it takes effect in order with the caller's other calls.
+    /// </summary>
     public void Clear()
     {
         CheckChange();
@@ -139,10 +153,13 @@ public class SessionGroup
         }
     }
 
-    // ------------------------------------------------------------------ looking at members
+    // ------------------------------------------------------------------ enumerating members
 
-    /// <summary>Its members on the current loop, to enumerate. On a loop's thread only; those of the other loops have a <see cref="GroupMembers"/> there.</summary>
-    /// <exception cref="InvalidOperationException">This thread is no loop's.</exception>
+    /// <summary>
+    /// The members on the current loop, for enumeration. On a loop's thread only; each loop has its own
+    /// <see cref="GroupMembers"/>.
+    /// </summary>
+    /// <exception cref="InvalidOperationException">The current thread is not a loop's thread.</exception>
     public GroupMembers MembersHere
     {
         get
@@ -153,8 +170,8 @@ public class SessionGroup
         }
     }
 
-    /// <summary>Number of its members on one loop. Any thread, also while the loop is busy.</summary>
-    /// <param name="loop">Of any engine.</param>
+    /// <summary>Returns the number of members on one loop. Any thread, also while the loop is busy.</summary>
+    /// <param name="loop">Loop of any engine.</param>
     public int CountOn(Loop loop)
     {
         ArgumentNullException.ThrowIfNull(loop);
@@ -162,12 +179,13 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// Calls <paramref name="action"/> for each member on its loop, outside of any callback; several at a time when there are several loops.
-    /// Completes when all loops have done so. Members are those of the moment in which a loop gets to it. With
-    /// <see cref="Scheduling.ThreadPool"/> the callbacks of a session may run at the same time: post to it (<see cref="Session.Post(Action)"/>).
-    /// Any thread; blocking on it on a loop throws.
+    /// Calls <paramref name="action"/> for each member on its loop, outside of callbacks; several at the same time if
+    /// there are several loops. Completes when all loops have done so. Includes the sessions that are members when
+    /// their loop runs it. With <see cref="Scheduling.ThreadPool"/> callbacks of a session may run at the same time:
+    /// use <see cref="Session.Post(Action)"/>. Any thread; blocking on it on a loop throws.
     /// </summary>
-    /// <param name="action">Must not block. When it throws, the others are visited all the same, and the first exception goes to who awaits.</param>
+    /// <param name="action">Action to call; must not block. If it throws, the other members are still visited, and the
+    /// first exception goes to the awaiting code.</param>
     public ValueTask ForEachAsync(Action<Session> action)
     {
         ArgumentNullException.ThrowIfNull(action);
@@ -185,7 +203,7 @@ public class SessionGroup
         return task;
     }
 
-    /// <summary>Does not exist for async functions: nothing would wait for them, or handle what they throw.</summary>
+    /// <summary>Not available for async functions, because their completion and exceptions would be ignored.</summary>
     /// <param name="function">Not called.</param>
     /// <exception cref="NotSupportedException">Always.</exception>
     [Obsolete("ForEachAsync does not wait for async functions. Start one for each member in its own order: ForEachAsync(session => session.Post(async () => ...)).", error: true)]
@@ -197,7 +215,9 @@ public class SessionGroup
         CheckChange();
     }
 
-    /// <summary>Before a change of the members; what a callback on the pool has sent comes before it (contracts 7, 14).</summary>
+    /// <summary>
+    /// Checks a change of the members. Sends of the current callback on the pool come first (contracts 7, 14).
+    /// </summary>
     private void CheckChange()
     {
         if (_isHost) throw new InvalidOperationException("The group of all sessions has its members by itself.");
@@ -205,25 +225,24 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// Sends the bytes to all members, or all but one. Never waits. All loops take it or none does. A member at its limit is treated by its
-    /// <see cref="SlowConsumer"/> policy and counted (<see cref="ServerCounters.BroadcastsDropped"/>); the others get the message.
+    /// Sends the data to all members, or all but one. Never waits. All loops accept it or none does. A member with a
+    /// full send queue is handled by its <see cref="SlowConsumer"/> policy and counted
+    /// (<see cref="ServerCounters.BroadcastsDropped"/>); the others receive the message.
     /// </summary>
-    /// <param name="data">What to send. Free to be reused at once.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <returns>
-    /// <see cref="SendResult.Full"/> when a loop has no room for it now: then nobody gets it, on no loop. Else <see cref="SendResult.Queued"/>;
-    /// a loop that has ended has no members, and counts for nothing.
-    /// </returns>
-    /// <exception cref="InvalidOperationException">A member speaks a protocol with a form of its own, such as WebSocket: the message names what to use instead.</exception>
+    /// <param name="data">Bytes to send. May be reused at once.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <returns><see cref="SendResult.Full"/> if a loop has no space now: no member receives it, on any loop. Otherwise
+    /// <see cref="SendResult.Queued"/>; loops that have ended have no members and are ignored.</returns>
+    /// <exception cref="InvalidOperationException">A member's protocol has its own encoding, such as WebSocket; the
+    /// message names what to use instead.</exception>
     [OverloadResolutionPriority(1)]
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => SendToAll(new BroadcastData(data), except, null);
 
-    /// <summary>Sends the bytes to the members that match; in all else the same.</summary>
-    /// <param name="data">What to send. Free to be reused at once.</param>
-    /// <param name="predicate">
-    /// Chooses members, each on its own loop, later than this call when that is not the caller's loop. Of several
-    /// broadcasts in a row with the same delegate it may choose once for all. If it throws, that member is left out and a notice tells.
-    /// </param>
+    /// <summary>Sends the data to the members that match; otherwise as the other <c>Broadcast</c>.</summary>
+    /// <param name="data">Bytes to send. May be reused at once.</param>
+    /// <param name="predicate">Filter, called for each member on its own loop, possibly after this call has returned.
+    /// For several successive broadcasts with the same delegate one result may be used. If it throws, that member is
+    /// skipped and a diagnostic event is reported.</param>
     public SendResult Broadcast(ReadOnlySpan<byte> data, Func<Session, bool> predicate)
     {
         ArgumentNullException.ThrowIfNull(predicate);
@@ -231,23 +250,26 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// Sends a message that has a form for each class of members (<see cref="Join(Session, int)"/>): the encoder is called on this thread,
-    /// inside this call, once for each class that has members, and the members of a class share what it wrote. In all else the same as
-    /// with bytes. The forms together are what must find room.
+    /// Sends a message that is encoded for each class of members (<see cref="Join(Session, int)"/>). The encoder is
+    /// called inside this call, once for each class that has members; the members of a class share its output. All
+    /// encodings together must fit. Otherwise as with bytes.
     /// </summary>
-    /// <remarks>A session that joins meanwhile, in a class that had no member when this was called, does not get it.</remarks>
-    /// <typeparam name="TState">A type of yours; may be a span.</typeparam>
-    /// <param name="state">Handed on to the encoder. Free to be reused when this returns.</param>
-    /// <param name="encoder">Writes one form. What it throws, this throws, and nobody gets anything.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
+    /// <remarks>
+    /// A session that joins during the call, in a class without members, does not receive the message.
+    /// </remarks>
+    /// <typeparam name="TState">Type of the state; may be a span.</typeparam>
+    /// <param name="state">State passed to the encoder. May be reused when this returns.</param>
+    /// <param name="encoder">Function that writes the encoding of one class. If it throws, this call throws and no
+    /// member receives anything.</param>
+    /// <param name="except">Session to skip, or null.</param>
     public SendResult Broadcast<TState>(TState state, BroadcastEncoder<TState> encoder, Session? except = null)
         where TState : allows ref struct => BroadcastFormed(state, encoder, except, null);
 
-    /// <summary>Sends a message that has a form for each class to the members that match; in all else the same.</summary>
-    /// <typeparam name="TState">A type of yours; may be a span.</typeparam>
-    /// <param name="state">Handed on to the encoder.</param>
-    /// <param name="encoder">Writes one form.</param>
-    /// <param name="predicate">Chooses members, as in the form with bytes.</param>
+    /// <summary>Sends a message that is encoded for each class to the members that match; otherwise the same.</summary>
+    /// <typeparam name="TState">Type of the state; may be a span.</typeparam>
+    /// <param name="state">State passed to the encoder.</param>
+    /// <param name="encoder">Function that writes the encoding of one class.</param>
+    /// <param name="predicate">Filter, as in the form with bytes.</param>
     public SendResult Broadcast<TState>(TState state, BroadcastEncoder<TState> encoder, Func<Session, bool> predicate)
         where TState : allows ref struct
     {
@@ -256,14 +278,14 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// Sends a part of shared bytes; from 16 KiB on without a copy, on no loop and for no member. The caller keeps its reference, whatever the
-    /// result. In all else the same as with bytes.
+    /// Sends a part of shared bytes; from 16 KiB on without a copy for loops or members. The caller keeps its
+    /// reference, whatever the result. Otherwise as with bytes.
     /// </summary>
-    /// <param name="bytes">The bytes.</param>
-    /// <param name="offset">Where those to send begin.</param>
-    /// <param name="length">How many they are.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    /// <param name="bytes">Shared bytes.</param>
+    /// <param name="offset">Offset of the first byte to send.</param>
+    /// <param name="length">Number of bytes to send.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <exception cref="ObjectDisposedException">All references were released.</exception>
     public SendResult Broadcast(SharedBytes bytes, int offset, int length, Session? except = null)
     {
         BroadcastSource source = SourceOf(bytes, offset, length);
@@ -293,17 +315,20 @@ public class SessionGroup
         ReadOnlyMemory<byte> memory = bytes.Memory;
         if ((uint)offset > (uint)memory.Length) Throw.OutOfRange(nameof(offset), offset, $"between 0 and {memory.Length}");
         if ((uint)length > (uint)(memory.Length - offset)) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length - offset}");
-        // A short one is copied as others are, and joins what was broadcast before it.
+        // A short message is copied like any other, and combined with earlier broadcasts.
         return new BroadcastSource(memory.Slice(offset, length), null, length < Connection.ByReferenceBytes ? null : bytes, offset);
     }
 
-    /// <summary>What callbacks on the pool have sent comes first: this one's, and what others have: the caller may go on from one of them (contracts 7, 14).</summary>
+    /// <summary>
+    /// Posts the pending sends of callbacks on the pool first: those of this callback and of others, because the caller
+    /// may come from one of them (contracts 7, 14).
+    /// </summary>
     private static void PostGathered(GroupShard[] shards)
     {
         Strand.Current?.FlushBatch();
         foreach (GroupShard shard in shards)
         {
-            // On its own loop a broadcast does not go by the mailbox.
+            // On its own loop a broadcast does not use the mailbox.
             if (!shard.Loop.IsCurrent) shard.Loop.GatheringStrands.Post();
         }
     }
@@ -332,7 +357,7 @@ public class SessionGroup
         return SendResult.Queued;
     }
 
-    /// <summary>Loops other than the caller's own.</summary>
+    /// <summary>Returns whether there are loops other than the caller's own.</summary>
     private static bool HasOthers(GroupShard[] shards)
     {
         foreach (GroupShard shard in shards)
@@ -343,7 +368,10 @@ public class SessionGroup
         return false;
     }
 
-    /// <summary>Room on all loops but the caller's own, which needs none, or on no loop: then it gives the first that had none.</summary>
+    /// <summary>
+    /// Reserves space on all loops but the caller's own, which needs none, or on no loop; then it returns the first
+    /// shard without space.
+    /// </summary>
     private static GroupShard? Reserve(GroupShard[] shards, int length)
     {
         for (int i = 0; i < shards.Length; i++)
@@ -360,9 +388,9 @@ public class SessionGroup
         return null;
     }
 
-    /// <summary>Sends the text as UTF-8, encoded once; in all else the same.</summary>
-    /// <param name="text">What to send.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
+    /// <summary>Sends the text as UTF-8, encoded once; otherwise as with bytes.</summary>
+    /// <param name="text">Text to send.</param>
+    /// <param name="except">Session to skip, or null.</param>
     public SendResult Broadcast(string text, Session? except = null)
     {
         ArgumentNullException.ThrowIfNull(text);
@@ -371,13 +399,14 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// Sends the bytes to all members that match, waiting for room on all loops, and counts. Completes when every loop has queued it for its
-    /// members.
+    /// Waits for space on all loops, sends the data to all members that match, and counts them. Completes when every
+    /// loop has queued it for its members.
     /// </summary>
-    /// <param name="data">What to send. Not to be changed until it completes.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">Gives up waiting: for room, then nobody gets it; or for the counts, when all loops have it.</param>
+    /// <param name="data">Bytes to send. Must not change until the task completes.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Cancels the wait. While waiting for space: no member receives the message. While
+    /// waiting for the counts: all loops already have it.</param>
     [OverloadResolutionPriority(1)]
     public ValueTask<BroadcastResult> BroadcastAsync(
         ReadOnlyMemory<byte> data,
@@ -385,12 +414,16 @@ public class SessionGroup
         Func<Session, bool>? predicate = null,
         CancellationToken cancellationToken = default) => BroadcastAsync(data, Timeout.InfiniteTimeSpan, except, predicate, cancellationToken);
 
-    /// <summary>The same, waiting for room for at most so long. Then <see cref="BroadcastResult.Result"/> is <see cref="SendResult.Full"/>, and nobody gets it.</summary>
-    /// <param name="data">What to send. Not to be changed until it completes.</param>
-    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit. A loop that is blocked does not make it longer.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">As above.</param>
+    /// <summary>
+    /// Sends as the other form does, with a maximum wait. After it <see cref="BroadcastResult.Result"/> is
+    /// <see cref="SendResult.Full"/>, and no member receives the message.
+    /// </summary>
+    /// <param name="data">Bytes to send. Must not change until the task completes.</param>
+    /// <param name="timeout">Maximum time to wait for space; zero does not wait, <see cref="Timeout.InfiniteTimeSpan"/>
+    /// has no limit. A blocked loop does not extend it.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Cancels the wait, as in the other form.</param>
     [OverloadResolutionPriority(1)]
     public ValueTask<BroadcastResult> BroadcastAsync(
         ReadOnlyMemory<byte> data,
@@ -400,14 +433,19 @@ public class SessionGroup
         CancellationToken cancellationToken = default) =>
         SessionOrder.Keep(SessionOrder.Leave(), SendToAllAsync(new BroadcastSource(data), timeout, except, predicate, cancellationToken));
 
-    /// <summary>Sends a message that has a form for each class of members to all that match, waiting for room on all loops, and counts. The encoder is called inside this call, as by the other <c>Broadcast</c> with one.</summary>
-    /// <typeparam name="TState">A type of yours; may be a span.</typeparam>
-    /// <param name="state">Handed on to the encoder. Free to be reused when this returns.</param>
-    /// <param name="encoder">Writes one form. What it throws, this throws.</param>
-    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">Gives up waiting: for room, then nobody gets it; or for the counts, when all loops have it.</param>
+    /// <summary>
+    /// Waits for space on all loops, sends a message that is encoded for each class to all members that match, and
+    /// counts them. The encoder is called inside this call, as in <c>Broadcast</c>.
+    /// </summary>
+    /// <typeparam name="TState">Type of the state; may be a span.</typeparam>
+    /// <param name="state">State passed to the encoder. May be reused when this returns.</param>
+    /// <param name="encoder">Function that writes the encoding of one class. If it throws, this call throws.</param>
+    /// <param name="timeout">Maximum time to wait for space; zero does not wait, <see cref="Timeout.InfiniteTimeSpan"/>
+    /// has no limit.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Cancels the wait. While waiting for space: no member receives the message. While
+    /// waiting for the counts: all loops already have it.</param>
     public ValueTask<BroadcastResult> BroadcastAsync<TState>(
         TState state,
         BroadcastEncoder<TState> encoder,
@@ -444,15 +482,19 @@ public class SessionGroup
         }
     }
 
-    /// <summary>Sends a part of shared bytes to all members that match, waiting for room on all loops, and counts; from 16 KiB on without a copy. The caller keeps its reference, and may give it back at once.</summary>
-    /// <param name="bytes">The bytes.</param>
-    /// <param name="offset">Where those to send begin.</param>
-    /// <param name="length">How many they are.</param>
-    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">As above.</param>
-    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    /// <summary>
+    /// Waits for space on all loops, sends a part of shared bytes to all members that match, and counts them; from 16
+    /// KiB on without a copy. The caller keeps its reference, and may release it at once.
+    /// </summary>
+    /// <param name="bytes">Shared bytes.</param>
+    /// <param name="offset">Offset of the first byte to send.</param>
+    /// <param name="length">Number of bytes to send.</param>
+    /// <param name="timeout">Maximum time to wait for space; zero does not wait, <see cref="Timeout.InfiniteTimeSpan"/>
+    /// has no limit.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Cancels the wait, as in the other forms.</param>
+    /// <exception cref="ObjectDisposedException">All references were released.</exception>
     public ValueTask<BroadcastResult> BroadcastAsync(
         SharedBytes bytes,
         int offset,
@@ -503,7 +545,7 @@ public class SessionGroup
             beganMs ??= nowMs;
             bool isLimited = timeout != Timeout.InfiniteTimeSpan;
             TimeSpan rest = isLimited ? timeout - TimeSpan.FromMilliseconds(nowMs - beganMs.Value) : timeout;
-            // A limit that has passed by a millisecond looks like none: what was asked for decides.
+            // A rest of zero could be read as no limit, so the requested timeout decides.
             if ((isLimited && rest <= TimeSpan.Zero) || !await full.Loop.Mailbox.WaitForRoom(length, rest, cancellationToken).ConfigureAwait(false))
             {
                 full.Loop.Engine.CountRefusedBroadcast();
@@ -518,7 +560,7 @@ public class SessionGroup
         return await PostCounted(shards, source, new BroadcastOperation(shards[0].Loop.Engine, except, predicate) { TimedFrom = timedFrom }, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Room was reserved.</summary>
+    /// <summary>Posts the broadcast after space was reserved.</summary>
     private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, BroadcastSource source, BroadcastOperation operation, CancellationToken cancellationToken)
     {
         object extra = source.Shared is { } shared ? new SharedBroadcast(shared, operation) : operation;
@@ -535,20 +577,25 @@ public class SessionGroup
         return await counted.ConfigureAwait(false);
     }
 
-    /// <summary>Sends the text as UTF-8, encoded once, waiting for room; in all else as the form with bytes.</summary>
-    /// <param name="text">What to send.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">Gives up waiting: for room, then nobody gets it; or for the counts, when all loops have it.</param>
+    /// <summary>Waits for space and sends the text as UTF-8, encoded once; otherwise as the form with bytes.</summary>
+    /// <param name="text">Text to send.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Cancels the wait. While waiting for space: no member receives the message. While
+    /// waiting for the counts: all loops already have it.</param>
     public ValueTask<BroadcastResult> BroadcastAsync(string text, Session? except = null, Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default) =>
         BroadcastAsync(text, Timeout.InfiniteTimeSpan, except, predicate, cancellationToken);
 
-    /// <summary>The same, waiting for room for at most so long. Then <see cref="BroadcastResult.Result"/> is <see cref="SendResult.Full"/>, and nobody gets it.</summary>
-    /// <param name="text">What to send.</param>
-    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
-    /// <param name="except">A session that does not get it, or null.</param>
-    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">As above.</param>
+    /// <summary>
+    /// Sends as the other form does, with a maximum wait. After it <see cref="BroadcastResult.Result"/> is
+    /// <see cref="SendResult.Full"/>, and no member receives the message.
+    /// </summary>
+    /// <param name="text">Text to send.</param>
+    /// <param name="timeout">Maximum time to wait for space; zero does not wait, <see cref="Timeout.InfiniteTimeSpan"/>
+    /// has no limit.</param>
+    /// <param name="except">Session to skip, or null.</param>
+    /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Cancels the wait, as in the other forms.</param>
     public ValueTask<BroadcastResult> BroadcastAsync(string text, TimeSpan timeout, Session? except = null, Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(text);
@@ -556,19 +603,19 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// For producers that send without pause: completes when the mailboxes have room and the typical member has caught
-    /// up. One dead member does not hold it: after a tenth of a second without any progress it completes, so that the
+    /// For producers that send continuously: completes when the mailboxes have space and the typical member has caught
+    /// up. A dead member does not block it: without any progress it completes after a tenth of a second, so that the
     /// slow-consumer policy can act.
     /// </summary>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
     public ValueTask WaitForRoomAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), WaitForAllAsync(cancellationToken));
 
     /// <summary>
-    /// Like <see cref="WaitForRoomAsync"/>, blocking: for producers with a thread of their own, which the loop wakes directly, and for callbacks on the
-    /// pool. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// Waits like <see cref="WaitForRoomAsync"/> and blocks: for producers with a thread of their own, which the loop
+    /// wakes directly, and for callbacks on the pool. Throws <see cref="InvalidOperationException"/> on a loop.
     /// </summary>
-    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/>.</param>
-    /// <returns>False when there was no room in time.</returns>
+    /// <param name="timeout">Maximum time, or <see cref="Timeout.InfiniteTimeSpan"/>.</param>
+    /// <returns>False if there was no space in time.</returns>
     public bool WaitForRoom(TimeSpan timeout)
     {
         Engine.CheckWait(timeout);
@@ -583,7 +630,7 @@ public class SessionGroup
 
         return true;
 
-        // What was not in time stays where it is listed until there is room, and tells nobody.
+        // A wait that timed out stays in its list until there is space; its completion then has no effect.
         bool Block(RoomWait wait)
         {
             if (wait.SignalWhenCompleted() is not { } signal) return true;
@@ -608,13 +655,16 @@ public class SessionGroup
         }
     }
 
-    /// <summary>The group got its first member, or lost its last. On that member's loop; calls for different loops may cross.</summary>
+    /// <summary>
+    /// Called when the group got its first member, or lost its last. On that member's loop; calls for different loops
+    /// may be reordered.
+    /// </summary>
     /// <param name="isOccupied">True for the first join, false for the last leave.</param>
     protected virtual void OnOccupiedChanged(bool isOccupied)
     {
     }
 
-    /// <summary>Name and number of members.</summary>
+    /// <summary>Returns the name and the number of members.</summary>
     public override string ToString() => $"{Name} ({Count})";
 
     internal void MemberAdded()
@@ -668,19 +718,21 @@ public class SessionGroup
         }
     }
 
-    // ------------------------------------------------------------------ its place in a directory (docs/design/0013)
+    // ------------------------------------------------------------------ listing in a directory (docs/design/0013)
 
     /// <summary>
-    /// The object that has this one's name now. One that is not listed has no members and no joins under way, so nothing
-    /// is lost by looking elsewhere.
+    /// The object that is listed under this group's name. An object that is not listed has no members and no pending
+    /// joins, so no member is missed.
     /// </summary>
     private SessionGroup Target =>
         Volatile.Read(ref _directory) is not { } directory || Volatile.Read(ref _isListed) ? this : directory.Find(Name) ?? this;
 
-    /// <summary>For <see cref="NamedGroups"/>: from now on this object acts for its name there.</summary>
+    /// <summary>Makes this object stand for its name in a <see cref="NamedGroups"/>.</summary>
     internal void ActFor(NamedGroups directory) => _directory = directory;
 
-    /// <summary>Lists it until <see cref="Unkeep"/>, also while it has no members. False when the name is taken.</summary>
+    /// <summary>
+    /// Lists the group until <see cref="Unkeep"/>, also while it has no members. Returns false if the name is taken.
+    /// </summary>
     internal bool TryKeep(NamedGroups directory)
     {
         lock (_gate)
@@ -694,7 +746,7 @@ public class SessionGroup
         }
     }
 
-    /// <summary>It goes when its last member has left; at once when it has none.</summary>
+    /// <summary>Removes the group when its last member has left; at once if it has none.</summary>
     internal void Unkeep()
     {
         lock (_gate)
@@ -704,14 +756,17 @@ public class SessionGroup
         }
     }
 
-    /// <summary>One more hold on the object that has the name, listing this one when there is none. Pairs with <see cref="Release"/>.</summary>
+    /// <summary>
+    /// Adds a hold on the object that is listed under the name; lists this one if there is none. Pairs with
+    /// <see cref="Release"/>.
+    /// </summary>
     private SessionGroup Hold(int memberClass)
     {
         SessionGroup group = this;
         while (true)
         {
-            // Listing, holding and dropping one object are one step each under its gate: the last leave either comes
-            // first, and the name is free, or finds the hold of this join and drops nothing.
+            // Listing, holding and dropping an object are one step each under its lock. The last leave either comes
+            // first, and the name is free; or it finds the hold of this join and drops nothing.
             lock (group._gate)
             {
                 if (group._directory is null || group._isListed || group._directory.TryList(group))
@@ -727,7 +782,7 @@ public class SessionGroup
         }
     }
 
-    /// <summary>A member has left, or a join came to nothing.</summary>
+    /// <summary>Called when a member has left or a join failed.</summary>
     internal void Release(int memberClass)
     {
         if (_isHost) return;
@@ -739,7 +794,7 @@ public class SessionGroup
         }
     }
 
-    /// <summary>A bit for each class that somebody is in, or is on its way to.</summary>
+    /// <summary>Returns a bit for each class that has members or pending joins.</summary>
     private int ClassesHeld()
     {
         if (_isHost) return Volatile.Read(ref _count) > 0 ? 1 : 0;

@@ -5,7 +5,7 @@ using System.Text;
 
 namespace Whimbrel.Linux;
 
-/// <summary>Turns end points into kernel addresses and back. No state, any thread.</summary>
+/// <summary>Converts end points to kernel addresses and back. Stateless, any thread.</summary>
 internal static unsafe class AddressCodec
 {
     // Safe: `target` has MaxAddressBytes bytes and each branch writes fewer.

@@ -3,10 +3,10 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Linux;
 
-/// <summary>Where and how the calling thread is scheduled. Linux gives each thread its own set of cpus and its own nice value.</summary>
+/// <summary>Scheduling of the calling thread. Linux has a cpu set and a nice value for each thread.</summary>
 internal static unsafe class CurrentThread
 {
-    /// <summary>Cpus that fit into the mask that is passed; the kernel wants whole words.</summary>
+    /// <summary>Number of cpus in the mask that is passed; the kernel requires whole words.</summary>
     internal const int MaxCpus = 1024;
 
     private const int PRIO_PROCESS = 0;
@@ -17,7 +17,7 @@ internal static unsafe class CurrentThread
     [DllImport("libc", EntryPoint = "setpriority")]
     private static extern int SetPriority(int which, uint who, int nice);
 
-    /// <summary>The kernel's number of the calling thread; 0 where there is no /proc to tell it.</summary>
+    /// <summary>Thread id of the calling thread in the kernel; 0 without /proc.</summary>
     internal static int Id
     {
         get
@@ -35,7 +35,10 @@ internal static unsafe class CurrentThread
         }
     }
 
-    /// <summary>Runs on this cpu only, from now on. 0 or an error number: EINVAL for a cpu that is not there or not allowed.</summary>
+    /// <summary>
+    /// Binds the thread to this cpu. Returns 0 or an error number: EINVAL for a cpu that does not exist or is not
+    /// allowed.
+    /// </summary>
     // Safe: the mask is on the stack, and the kernel copies it.
     internal static int Pin(int cpu)
     {
@@ -45,6 +48,8 @@ internal static unsafe class CurrentThread
         return SetAffinity(0, MaxCpus / 8, mask) == 0 ? 0 : Syscall.LastError;
     }
 
-    /// <summary>0 or an error number: EACCES or EPERM for less than it has now, without the right to.</summary>
+    /// <summary>
+    /// Sets the nice value. Returns 0 or an error number: EACCES or EPERM for a lower value without the privilege.
+    /// </summary>
     internal static int SetNice(int nice) => SetPriority(PRIO_PROCESS, 0, nice) == 0 ? 0 : Syscall.LastError;
 }

@@ -12,7 +12,9 @@ internal static class DatagramAbi
     internal const int SO_ATTACH_REUSEPORT_CBPF = 51;
     internal const int SO_MEMINFO = 55;
 
-    /// <summary>Numbers of 32 bits that SO_MEMINFO gives, and which of them counts what the receive buffer had no room for.</summary>
+    /// <summary>
+    /// Number of 32-bit values of SO_MEMINFO, and index of the count of datagrams dropped by the receive buffer.
+    /// </summary>
     internal const int MeminfoCount = 9;
     internal const int MeminfoDrops = 8;
 
@@ -39,7 +41,9 @@ internal static class DatagramAbi
     internal const int UDP_SEGMENT = 103;
     internal const int UDP_GRO = 104;
 
-    /// <summary>Most datagrams of one segmented send (UDP_MAX_SEGMENTS of the oldest kernel that has it).</summary>
+    /// <summary>
+    /// Maximum number of datagrams in one segmented send (UDP_MAX_SEGMENTS of the oldest kernel that has it).
+    /// </summary>
     internal const int MaxSegments = 64;
 
     internal const int MSG_TRUNC = 0x20;
@@ -67,12 +71,13 @@ internal struct MultiMessage
 {
     internal MessageHeader Header;
 
-    /// <summary>Bytes received or sent; with MSG_TRUNC, bytes that the datagram had.</summary>
+    /// <summary>Number of bytes received or sent; with MSG_TRUNC, full length of the datagram.</summary>
     internal uint Length;
     private readonly uint _padding;
 }
 
-/// <summary>struct cmsghdr, 16 bytes on 64-bit machines; its data follows, and the next begins at a multiple of 8.</summary>
+/// <summary>struct cmsghdr, 16 bytes on 64-bit machines; its data follows. The next one begins at a multiple of
+/// 8.</summary>
 [StructLayout(LayoutKind.Sequential)]
 internal struct ControlHeader
 {
@@ -81,7 +86,7 @@ internal struct ControlHeader
     internal int Type;
 }
 
-/// <summary>struct sock_extended_err, 16 bytes; the address of who reported it follows.</summary>
+/// <summary>struct sock_extended_err, 16 bytes; the address of the reporting node follows.</summary>
 [StructLayout(LayoutKind.Sequential)]
 internal struct ExtendedError
 {
@@ -91,7 +96,7 @@ internal struct ExtendedError
     internal byte Code;
     private readonly byte _padding;
 
-    /// <summary>With EMSGSIZE, the path's largest packet.</summary>
+    /// <summary>With EMSGSIZE, the path MTU.</summary>
     internal uint Details;
     internal uint Data;
 }

@@ -3,34 +3,35 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Linux;
 
 /// <summary>
-/// Keeps the last descriptors of the process free. The runtime takes some to start a thread or to load an assembly, and ends the
-/// process when it gets none; so does nobody else's code expect to be without. A new descriptor has the lowest number that is
-/// free, so that its number tells how many are left: those that are free above it. Any thread; a mark that is a moment old does no harm.
+/// Keeps the last file descriptors of the process free. The runtime needs some to start a thread or to load an
+/// assembly, and ends the process if there are none; other code usually fails, too. A new descriptor has the lowest
+/// free number, so its number shows how many are left. Any thread; a slightly outdated mark is harmless.
 /// </summary>
 /// <remarks>
-/// The mark is the number from which on fewer than the margin are left. Near it, it is looked up anew for each descriptor: the
-/// limit may have been moved, and the program may hold high numbers, which take from the margin.
-/// <para>An accept that goes on in the kernel takes descriptors before anybody here looks at their numbers. The kernel notes the limit for it when it is handed
-/// over, so it is handed over under a limit that ends at the mark (<see cref="HandOver"/>).</para>
+/// The mark is the number from which on fewer than the margin are left. Near it, it is determined again for each
+/// descriptor, because the limit may have changed, and the program may use high numbers, which reduce the margin.
+/// <para>A multishot accept takes descriptors in the kernel before this code sees their numbers. The kernel stores the
+/// limit when the accept is submitted, so it is submitted under a limit that ends at the mark
+/// (<see cref="HandOver"/>).</para>
 /// </remarks>
 // Safe: every pointer is to memory on the stack, for the length of a call.
 internal sealed unsafe class DescriptorMargin
 {
     private const int RLIMIT_NOFILE = 7;
     private const short POLLNVAL = 0x20;
-    private const int Look = 32; // descriptors asked about in one call
+    private const int Look = 32; // number of descriptors checked in one call
 
-    /// <summary>Least that can be asked for: the runtime keeps two for each assembly that it loads.</summary>
+    /// <summary>Minimum margin: the runtime keeps two descriptors for each assembly that it loads.</summary>
     internal const int Least = 16;
 
     private const int MostByItself = 64;
 
-    private static readonly Lock s_limit = new(); // held where it is lower for a moment
+    private static readonly Lock s_limit = new(); // held while the limit is temporarily lowered
 
     private readonly bool _isOn;
     private readonly int _asked;
     private int _count;
-    private int _mark; // 0: not looked up yet
+    private int _mark; // 0: not determined yet
 
     /// <summary>Keeps <paramref name="asked"/> descriptors free; for 0 a quarter of the limit, from 16 to 64.</summary>
     internal DescriptorMargin(int asked)
@@ -44,16 +45,18 @@ internal sealed unsafe class DescriptorMargin
         _asked = _count = asked;
     }
 
-    /// <summary>For engines without descriptors.</summary>
+    /// <summary>No margin, for engines without descriptors.</summary>
     internal static DescriptorMargin None { get; } = new(0, isOn: false);
 
-    /// <summary>Descriptors are kept free. Elsewhere than on Linux a number says nothing about the others.</summary>
+    /// <summary>
+    /// True if descriptors are kept free. On other systems than Linux a number says nothing about the others.
+    /// </summary>
     internal bool IsOn => _isOn;
 
-    /// <summary>How many stay free, once the limit was looked up.</summary>
+    /// <summary>Number of descriptors to keep free, once the limit was determined.</summary>
     internal int Count => Volatile.Read(ref _count);
 
-    /// <summary>The process may have so many (ulimit -n), as far as it is known.</summary>
+    /// <summary>Limit of the process (ulimit -n), as far as it is known.</summary>
     internal static long Limit
     {
         get
@@ -79,7 +82,9 @@ internal sealed unsafe class DescriptorMargin
         internal short Answer;
     }
 
-    /// <summary>With this descriptor, which was just made, fewer are left than are to be: whoever made it closes it.</summary>
+    /// <summary>
+    /// Returns true if, with this new descriptor, fewer than the margin are left: the caller must close it.
+    /// </summary>
     internal bool IsReached(int descriptor)
     {
         if (!_isOn || descriptor < Volatile.Read(ref _mark) - Count) return false;
@@ -87,10 +92,13 @@ internal sealed unsafe class DescriptorMargin
         return descriptor >= Volatile.Read(ref _mark);
     }
 
-    /// <summary>After <paramref name="newest"/> there is room for <paramref name="more"/> before the margin begins.</summary>
+    /// <summary>
+    /// Returns true if <paramref name="more"/> descriptors fit after <paramref name="newest"/> before the margin
+    /// begins.
+    /// </summary>
     internal bool HasRoom(int newest, long more) => !_isOn || newest + more < Volatile.Read(ref _mark) - Count;
 
-    /// <summary>The next descriptor would leave enough.</summary>
+    /// <summary>Returns true if another descriptor would leave the margin free.</summary>
     internal bool HasSpare()
     {
         if (!_isOn) return true;
@@ -102,7 +110,8 @@ internal sealed unsafe class DescriptorMargin
     }
 
     /// <summary>
-    /// Hands an accept that goes on to the kernel, which then takes nothing of the margin for it. There is room for many, so nobody else feels the limit of this moment.
+    /// Submits a multishot accept to the kernel so that it takes nothing from the margin. Many descriptors are free at
+    /// that moment, so the lowered limit affects no other code.
     /// </summary>
     internal int HandOver(Func<int> submit)
     {
@@ -130,7 +139,7 @@ internal sealed unsafe class DescriptorMargin
         }
     }
 
-    /// <summary>What is known of the limit no longer holds: a call found no descriptor.</summary>
+    /// <summary>Determines the limit and the mark again, because a call found no descriptor.</summary>
     internal void LookUp()
     {
         if (!_isOn) return;
@@ -140,7 +149,7 @@ internal sealed unsafe class DescriptorMargin
         Volatile.Write(ref _mark, MarkBelow(limit, count));
     }
 
-    /// <summary>From the limit downwards, until so many free ones are found as are to stay free.</summary>
+    /// <summary>Checks downwards from the limit until as many free descriptors are found as the margin.</summary>
     private int MarkBelow(int limit, int margin)
     {
         PollRequest* requests = stackalloc PollRequest[Look];
@@ -149,7 +158,8 @@ internal sealed unsafe class DescriptorMargin
         {
             int count = Math.Min(Look, top);
             for (int i = 0; i < count; i++) requests[i] = new PollRequest { Descriptor = top - 1 - i, Events = 0, Answer = 0 };
-            // It fails when the limit was lowered meanwhile. Then the next descriptor looks anew.
+            // The call fails if the limit was lowered in the meantime. The next descriptor then determines the mark
+            // again.
             if (Poll(requests, (nuint)count, 0) < 0) return Math.Max(0, limit - margin);
             for (int i = 0; i < count; i++)
             {

@@ -32,7 +32,7 @@ internal struct EpollEventPacked
     internal ulong Data;
 }
 
-/// <summary>struct epoll_event on every machine but x64: 16 bytes.</summary>
+/// <summary>struct epoll_event on every machine except x64: 16 bytes.</summary>
 [StructLayout(LayoutKind.Sequential)]
 internal struct EpollEventAligned
 {

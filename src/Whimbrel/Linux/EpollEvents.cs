@@ -3,10 +3,10 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Linux;
 
-/// <summary>Reads and writes epoll events in the layout of the machine it runs on.</summary>
+/// <summary>Reads and writes epoll events in the layout of the current machine.</summary>
 internal static unsafe class EpollEvents
 {
-    /// <summary>True where the kernel packs the structure. A constant after JIT compilation.</summary>
+    /// <summary>True if the kernel packs the structure. A constant after JIT compilation.</summary>
     internal static bool IsPacked
     {
         [MethodImpl(MethodImplOptions.AggressiveInlining)]

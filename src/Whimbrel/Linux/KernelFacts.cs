@@ -2,14 +2,18 @@ using System.Globalization;
 
 namespace Whimbrel.Linux;
 
-/// <summary>What the system tells about itself that explains a refusal. Each null (or empty) where it does not tell, or not in a form that is known.</summary>
-/// <param name="Release">The kernel's version, as in <c>uname -r</c>.</param>
-/// <param name="UringDisabled">The setting kernel.io_uring_disabled: 0 all may, 1 privileged processes and a group, 2 nobody. Linux 6.6 and later.</param>
-/// <param name="SeccompMode">0 no filter; 1 strict; 2 a filter answers for some system calls.</param>
+/// <summary>
+/// Facts about the system that explain why io_uring is unavailable. Each is null (or empty) if the system does not
+/// provide it in a known form.
+/// </summary>
+/// <param name="Release">Version of the kernel, as in <c>uname -r</c>.</param>
+/// <param name="UringDisabled">Setting kernel.io_uring_disabled: 0 for all, 1 for privileged processes and a group, 2
+/// for none. Linux 6.6 and later.</param>
+/// <param name="SeccompMode">0 no filter; 1 strict; 2 a filter decides about some system calls.</param>
 internal readonly record struct KernelFacts(string Release, int? UringDisabled, int? SeccompMode)
 {
-    /// <summary>Reads them of the running process.</summary>
-    /// <param name="root">Stands before each path; tests have trees of their own.</param>
+    /// <summary>Reads the facts of the running process.</summary>
+    /// <param name="root">Prefix of each path; tests use their own trees.</param>
     internal static KernelFacts Read(string root = "")
     {
         string status = Text($"{root}/proc/self/status");

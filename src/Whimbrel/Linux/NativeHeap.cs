@@ -3,15 +3,16 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Linux;
 
 /// <summary>
-/// Gives memory that was freed back to the system. The allocator of glibc keeps it otherwise: after a burst a process stays as large as it ever was.
-/// Once a second the watchdog looks whether much was freed; it trims when that is over, because a trim takes the allocator's locks.
+/// Returns freed memory to the system. The allocator of glibc keeps it otherwise: after a burst a process stays at its
+/// maximum size. Once a second the watchdog checks whether much was freed. It trims when that has ended, because a trim
+/// takes the allocator's locks.
 /// </summary>
 internal static class NativeHeap
 {
-    /// <summary>Less than that is not worth a trim.</summary>
+    /// <summary>Minimum amount that is worth a trim.</summary>
     internal const long WorthBytes = 4 * 1024 * 1024;
 
-    /// <summary>While more than that is freed in a second, the memory is still in use.</summary>
+    /// <summary>Amount freed per second above which the memory counts as still in use.</summary>
     private const long QuietBytes = 1024 * 1024;
     private const int LookMs = 1_000;
 
@@ -24,10 +25,10 @@ internal static class NativeHeap
     [DllImport("libc", EntryPoint = "malloc_trim")]
     private static extern int Trim(nuint kept);
 
-    /// <summary>So much was given to the allocator. Any thread.</summary>
+    /// <summary>Records memory returned to the allocator. Any thread.</summary>
     internal static void Freed(long bytes) => Interlocked.Add(ref s_freed, bytes);
 
-    /// <summary>True once a second, after it has trimmed if that was due. The watchdog's thread.</summary>
+    /// <summary>Trims if needed. Returns true once a second. The watchdog's thread.</summary>
     internal static bool Look(long nowMs)
     {
         if (nowMs < s_nextLookMs) return false;
@@ -39,7 +40,7 @@ internal static class NativeHeap
         return true;
     }
 
-    /// <summary>The watchdog's thread.</summary>
+    /// <summary>Trims if enough was freed. The watchdog's thread.</summary>
     internal static void TrimIfWorth()
     {
         long freed = Volatile.Read(ref s_freed);
@@ -51,7 +52,7 @@ internal static class NativeHeap
         }
         catch (EntryPointNotFoundException)
         {
-            // Another C library. That of musl gives large pieces back by itself.
+            // Another C library. That of musl returns large pieces on its own.
             s_cannotTrim = true;
         }
     }

@@ -2,7 +2,8 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Linux;
 
-/// <summary>Constants and structures of the Linux socket interface, equal on x64 and arm64. Sizes are asserted by a test.</summary>
+/// <summary>Constants and structures of the Linux socket API, equal on x64 and arm64. Sizes are asserted by a
+/// test.</summary>
 internal static class SocketAbi
 {
     internal const int AF_UNIX = 1;
@@ -54,17 +55,19 @@ internal static class SocketAbi
     internal const int SHUT_WR = 1;
     internal const int SHUT_RDWR = 2;
 
-    /// <summary>Room for any address this library uses: sockaddr_un is the largest at 110 bytes.</summary>
+    /// <summary>Buffer size for any address of this library: sockaddr_un is the largest with 110 bytes.</summary>
     internal const int MaxAddressBytes = 128;
 
-    /// <summary>Longest path of a Unix socket, without the terminating zero.</summary>
+    /// <summary>Maximum length of a Unix socket path in bytes, without the terminating zero.</summary>
     internal const int MaxUnixPathBytes = 107;
 
-    /// <summary>Longest name of a network device, without the terminating zero (IFNAMSIZ - 1).</summary>
+    /// <summary>
+    /// Maximum length of a network device name in bytes, without the terminating zero (IFNAMSIZ - 1).
+    /// </summary>
     internal const int MaxDeviceBytes = 15;
 }
 
-/// <summary>One piece of a gathered send (struct iovec, 16 bytes).</summary>
+/// <summary>One piece of a vectored send (struct iovec, 16 bytes).</summary>
 [StructLayout(LayoutKind.Sequential)]
 internal unsafe struct IoVector
 {

@@ -6,14 +6,14 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Linux;
 
 /// <summary>
-/// The system calls of the library, with no policy. Plain blittable DllImport without SetLastError and without
-/// SuppressGCTransition: measured as cheap as any other form, and a suppressed call that lasts would hold up every
-/// garbage collection (docs/design/0003-plain-dllimport.md). On -1 the caller reads <see cref="LastError"/> at once.
-/// Safe to call with pointers that stay valid for the call; the kernel keeps none of them.
+/// The system calls of the library, without policy. Plain blittable DllImport without SetLastError and without
+/// SuppressGCTransition: measured as fast as any other form, and a long call with a suppressed transition would delay
+/// every garbage collection (docs/design/0003-plain-dllimport.md). On -1 the caller reads <see cref="LastError"/> at
+/// once. Safe to call with pointers that stay valid for the call; the kernel keeps none of them.
 /// </summary>
 internal static unsafe class Syscall
 {
-    /// <summary>errno of the last failed call on this thread. Read before anything else can run.</summary>
+    /// <summary>errno of the last failed call on this thread. Read it before any other call.</summary>
     internal static int LastError
     {
         [MethodImpl(MethodImplOptions.AggressiveInlining)]
@@ -68,21 +68,24 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "close")]
     private static extern int CloseDescriptor(int fd);
 
-    /// <summary>Whatever it returns, the descriptor is gone afterwards (on Linux also after EINTR): there is nothing to retry.</summary>
+    /// <summary>
+    /// Closes a descriptor. It is closed whatever the call returns (on Linux also after EINTR), so there is nothing to
+    /// retry.
+    /// </summary>
     internal static void Close(int fd) => _ = CloseDescriptor(fd);
 
-    // fcntl is variadic; on x64 and arm64 Linux its arguments travel like ordinary ones.
+    // fcntl is variadic; on x64 and arm64 Linux its arguments are passed like ordinary ones.
     [DllImport("libc", EntryPoint = "fcntl")]
     private static extern int FileControl(int fd, int command, nint argument);
 
-    /// <summary>Room in a pipe. It keeps what it had where that is refused.</summary>
+    /// <summary>Sets the capacity of a pipe. If that is rejected, it stays unchanged.</summary>
     internal static void SetPipeSize(int fd, int bytes)
     {
         const int F_SETPIPE_SZ = 1031;
         _ = FileControl(fd, F_SETPIPE_SZ, bytes);
     }
 
-    /// <summary>Another descriptor for the same socket, or minus the error number.</summary>
+    /// <summary>Duplicates a descriptor. Returns the new one, or minus the error number.</summary>
     internal static int Duplicate(int fd)
     {
         const int F_DUPFD_CLOEXEC = 1030;
@@ -138,35 +141,38 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "munmap")]
     private static extern int UnmapMemory(void* address, nuint length);
 
-    /// <summary>Fails only for what is no mapping.</summary>
+    /// <summary>Removes a mapping. Fails only for an invalid one.</summary>
     internal static void Unmap(void* address, nuint length) => _ = UnmapMemory(address, length);
 
-    // io_uring has no functions in the C library. syscall is variadic; on x64 and arm64 Linux its arguments travel like ordinary ones.
+    // io_uring has no functions in the C library. syscall is variadic; on x64 and arm64 Linux its arguments are passed
+    // like ordinary ones.
     [DllImport("libc", EntryPoint = "syscall")]
     private static extern nint Call(nint number, nint a, nint b, nint c, nint d, nint e, nint f);
 
-    /// <summary>The ring's descriptor, or minus the error number.</summary>
+    /// <summary>Creates a ring. Returns its descriptor, or minus the error number.</summary>
     internal static int UringSetup(uint entries, UringParameters* parameters)
     {
         nint fd = Call(UringAbi.SetupCall, (nint)entries, (nint)parameters, 0, 0, 0, 0);
         return fd >= 0 ? (int)fd : -LastError;
     }
 
-    /// <summary>The number of entries taken, or minus the error number.</summary>
+    /// <summary>Submits and waits. Returns the number of submitted entries, or minus the error number.</summary>
     internal static int UringEnter(int fd, uint submit, uint complete, uint flags, void* argument, nuint argumentSize)
     {
         nint taken = Call(UringAbi.EnterCall, fd, (nint)submit, (nint)complete, (nint)flags, (nint)argument, (nint)argumentSize);
         return taken >= 0 ? (int)taken : -LastError;
     }
 
-    /// <summary>0 or a positive number that depends on the operation, or minus the error number.</summary>
+    /// <summary>
+    /// Registers resources. Returns 0 or a positive number that depends on the operation, or minus the error number.
+    /// </summary>
     internal static int UringRegister(int fd, uint operation, void* argument, uint count)
     {
         nint result = Call(UringAbi.RegisterCall, fd, (nint)operation, (nint)argument, (nint)count, 0, 0);
         return result >= 0 ? (int)result : -LastError;
     }
 
-    /// <summary>Makes calls on a descriptor wait or not. Returns 0 or an error number.</summary>
+    /// <summary>Sets blocking or non-blocking mode of a descriptor. Returns 0 or an error number.</summary>
     internal static int SetNonBlocking(int fd, bool isNonBlocking)
     {
         const nuint FIONBIO = 0x5421;
@@ -174,7 +180,7 @@ internal static unsafe class Syscall
         return InputOutputControl(fd, FIONBIO, &value) == 0 ? 0 : LastError;
     }
 
-    /// <summary>How many bytes can be received. Returns 0 or an error number.</summary>
+    /// <summary>Gets the number of bytes that can be received. Returns 0 or an error number.</summary>
     internal static int CountArrived(int fd, out int count)
     {
         const nuint FIONREAD = 0x541B;

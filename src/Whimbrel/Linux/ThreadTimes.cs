@@ -3,17 +3,19 @@ using Microsoft.Win32.SafeHandles;
 
 namespace Whimbrel.Linux;
 
-/// <summary>What the scheduler has counted for one thread of this process: /proc/self/task/N/schedstat, and its state.</summary>
+/// <summary>Scheduler statistics of one thread of this process: /proc/self/task/N/schedstat, and its state.</summary>
 /// <param name="CpuMs">Milliseconds on a cpu.</param>
-/// <param name="QueuedMs">Milliseconds ready to run, without a cpu. A wait that lasts is not in it yet: it is counted when the thread has a cpu again.</param>
-/// <param name="IsRunnable">The thread is on a cpu or ready to run; otherwise it waits for something else, and all of its waits for a cpu are counted.</param>
+/// <param name="QueuedMs">Milliseconds ready to run, without a cpu. A current wait is counted when the thread gets a
+/// cpu again.</param>
+/// <param name="IsRunnable">True if the thread is on a cpu or ready to run; otherwise it waits for something else, and
+/// all its waits for a cpu are counted.</param>
 internal readonly record struct ThreadTimes(long CpuMs, long QueuedMs, bool IsRunnable)
 {
     private const long NsInMs = 1_000_000;
 
-    /// <summary>False where the kernel does not count it, or shows it to nobody.</summary>
-    /// <param name="threadId">As <see cref="CurrentThread.Id"/>; 0 is none.</param>
-    /// <param name="times">The counts.</param>
+    /// <summary>Reads the statistics. Returns false if the kernel does not provide them.</summary>
+    /// <param name="threadId">Thread id, as <see cref="CurrentThread.Id"/>; 0 is none.</param>
+    /// <param name="times">The statistics.</param>
     internal static bool TryRead(int threadId, out ThreadTimes times)
     {
         times = default;
@@ -39,7 +41,10 @@ internal readonly record struct ThreadTimes(long CpuMs, long QueuedMs, bool IsRu
         return RandomAccess.Read(file, text, 0);
     }
 
-    /// <summary>Of "5942242 15609808 3" (nanoseconds, nanoseconds, and how often it had a cpu), and of "1240 (its name) S 1 ...".</summary>
+    /// <summary>
+    /// Parses "5942242 15609808 3" (nanoseconds, nanoseconds, and number of runs on a cpu), and "1240 (its name) S 1
+    /// ...".
+    /// </summary>
     internal static bool TryParse(ReadOnlySpan<byte> counts, ReadOnlySpan<byte> state, out ThreadTimes times)
     {
         times = default;

@@ -3,12 +3,12 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Linux;
 
 /// <summary>
-/// Constants of io_uring that the engine uses, named as in linux/io_uring.h. The same on x64 and arm64; sizes and offsets
-/// are asserted by a test.
+/// Constants of io_uring for the engine, named as in linux/io_uring.h. The same on x64 and arm64; sizes and offsets are
+/// asserted by a test.
 /// </summary>
 internal static class UringAbi
 {
-    // System call numbers, equal on every machine that .NET runs on.
+    // System call numbers, equal on every machine that .NET supports.
     internal const int SetupCall = 425;
     internal const int EnterCall = 426;
     internal const int RegisterCall = 427;
@@ -66,7 +66,7 @@ internal static class UringAbi
 
     internal const ushort IO_URING_OP_SUPPORTED = 1 << 0;
 
-    /// <summary>Where the tail of a provided-buffer ring lies: over the unused field of its first entry.</summary>
+    /// <summary>Offset of the tail of a provided-buffer ring: in the unused field of its first entry.</summary>
     internal const int BufferRingTailOffset = 14;
 }
 
@@ -77,7 +77,7 @@ internal struct SubmissionEntry
     internal byte Opcode;
     internal byte Flags;
 
-    /// <summary>ioprio; for accept and receive the kernel's place for their own flags.</summary>
+    /// <summary>ioprio; accept and receive use it for their own flags.</summary>
     internal ushort Priority;
     internal int Descriptor;
     internal ulong Offset;
@@ -90,19 +90,22 @@ internal struct SubmissionEntry
     internal ushort BufferGroup;
     internal ushort Personality;
 
-    /// <summary>The union of file_index and optlen: for a multishot receive (Linux 6.16) the bytes after which it ends.</summary>
+    /// <summary>
+    /// The union of file_index and optlen: for a multishot receive (Linux 6.16) the number of bytes after which it
+    /// ends.
+    /// </summary>
     internal uint TotalLength;
     internal ulong Address3;
     internal ulong Reserved;
 }
 
-/// <summary>struct io_uring_cqe, 16 bytes: what became of an operation.</summary>
+/// <summary>struct io_uring_cqe, 16 bytes: result of an operation.</summary>
 [StructLayout(LayoutKind.Sequential)]
 internal struct CompletionEntry
 {
     internal ulong UserData;
 
-    /// <summary>What the system call would have returned, or minus the error number.</summary>
+    /// <summary>Result of the system call, or minus the error number.</summary>
     internal int Result;
     internal uint Flags;
 }
@@ -219,7 +222,9 @@ internal struct CancelRegistration
     internal ulong Reserved3;
 }
 
-/// <summary>struct io_uring_probe_op, 8 bytes; behind a head of 16 bytes that begins with the last opcode known.</summary>
+/// <summary>
+/// struct io_uring_probe_op, 8 bytes; follows a header of 16 bytes that begins with the last known opcode.
+/// </summary>
 [StructLayout(LayoutKind.Sequential)]
 internal struct ProbedOpcode
 {

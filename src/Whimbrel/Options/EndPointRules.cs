@@ -5,12 +5,12 @@ using Whimbrel.Linux;
 
 namespace Whimbrel;
 
-/// <summary>Which addresses a server or client accepts, what it makes of them, and how it says no to the others.</summary>
+/// <summary>Checks and normalizes the addresses of servers and clients.</summary>
 internal static class EndPointRules
 {
     /// <summary>
-    /// Where to listen or what to dial, of the three ways in which options say it; mistakes are added to
-    /// <paramref name="errors"/>. Without one, what cannot be used is left out.
+    /// Returns the addresses to listen on or connect to, from the three properties of the options. Mistakes are added
+    /// to <paramref name="errors"/>; if it is null, unusable addresses are omitted.
     /// </summary>
     internal static List<EndPoint> Collect(OptionErrors? errors, string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints, Engine engine, bool toListen)
     {
@@ -29,12 +29,12 @@ internal static class EndPointRules
         return found;
     }
 
-    /// <summary>Where a status socket of that path is, which is made absolute; null when it can be none, and why.</summary>
+    /// <summary>Returns the end point of a status socket with an absolute path; or null and the mistake.</summary>
     internal static UnixDomainSocketEndPoint? StatusAt(string path, out string? mistake)
     {
         mistake = null;
         if (path.Length == 0) mistake = "is empty: give the path of a Unix socket, or null for none";
-        else if (path[0] is '@' or '\0') mistake = $"{path} is an abstract name, which has no permissions: anybody could ask. Give the path of a file";
+        else if (path[0] is '@' or '\0') mistake = $"{path} is an abstract name, which has no permissions: any process could connect. Give the path of a file";
         if (mistake is not null) return null;
         try
         {
@@ -55,7 +55,7 @@ internal static class EndPointRules
             return;
         }
 
-        // A server of HTTP replaces the scheme before the core reads the address.
+        // An HTTP server replaces the scheme before the core reads the address.
         if (text.StartsWith("http", StringComparison.OrdinalIgnoreCase))
         {
             errors?.Add($"Address = {text}, but a plain {(toListen ? "Server" : "Client")} does not speak HTTP: use {(toListen ? "HttpServer" : "HttpPool")} of the package Whimbrel.Http, or write {address}");
@@ -76,10 +76,10 @@ internal static class EndPointRules
         else errors?.Add($"Address = {address}, a server listens at addresses of this machine: give one, or localhost, or * for all");
     }
 
-    /// <summary>The address says that it wants TLS.</summary>
+    /// <summary>Returns whether the address asks for TLS.</summary>
     internal static bool WantsTls(string? address) => NetworkAddress.TryParse(address, out NetworkAddress? parsed) && parsed.Scheme == NetworkAddress.Tls;
 
-    /// <summary>What a client makes of an address. One that means "every address of this machine" is dialled at the loopback.</summary>
+    /// <summary>Adds an address to connect to. The wildcard address is replaced by the loopback address.</summary>
     private static void AddTarget(List<EndPoint> found, OptionErrors? errors, string name, EndPoint? endPoint, bool isWildcard = false)
     {
         if (endPoint is IPEndPoint { Port: 0 } or DnsEndPoint { Port: 0 }) errors?.Add($"{name} has port 0, allowed 1 to 65535");
@@ -104,7 +104,9 @@ internal static class EndPointRules
         }
     }
 
-    /// <summary>An IPv4 address in the form of IPv6 is an IPv4 address: whether an IPv6 socket takes it differs between systems.</summary>
+    /// <summary>
+    /// Converts an IPv4-mapped IPv6 address to IPv4, because systems differ in whether an IPv6 socket accepts it.
+    /// </summary>
     internal static EndPoint Plain(EndPoint endPoint) =>
         endPoint is IPEndPoint { Address.IsIPv4MappedToIPv6: true } mapped ? new IPEndPoint(mapped.Address.MapToIPv4(), mapped.Port) : endPoint;
 

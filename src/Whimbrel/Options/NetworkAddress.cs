@@ -9,19 +9,20 @@ using Whimbrel.Linux;
 namespace Whimbrel;
 
 /// <summary>
-/// The one form of an address in options, configuration and the tool, as text:
+/// Address as text, in the one form that options, configuration and the tool use:
 /// <list type="bullet">
-/// <item><c>tcp://HOST:PORT</c>. The host is a name, an IPv4 address, an IPv6 address in brackets (a scope follows it as in
+/// <item><c>tcp://HOST:PORT</c>. The host is a name, an IPv4 address, an IPv6 address in brackets (with a scope as in
 /// <c>[fe80::1%eth0]</c>), or <c>*</c> for every address of this machine, IPv4 and IPv6. The port is a number or the
 /// name of a service.</item>
-/// <item><c>tls://HOST:PORT</c>: the same with TLS, which a server needs options for (<see cref="ServerOptions.Tls"/>).</item>
-/// <item><c>http://HOST:PORT</c> and <c>https://HOST:PORT</c>, for servers of HTTP only (a plain <see cref="Server"/> or <see cref="Client"/> refuses them): the same as <c>tcp://</c> and <c>tls://</c>. Without a port it is 80 or 443,
-/// a slash may end it, and <c>+</c> is every address, too.</item>
-/// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. Nothing in the path is decoded.</item>
+/// <item><c>tls://HOST:PORT</c>: the same with TLS, for which a server needs options
+/// (<see cref="ServerOptions.Tls"/>).</item>
+/// <item><c>http://HOST:PORT</c> and <c>https://HOST:PORT</c>, for HTTP servers only (a plain <see cref="Server"/> or
+/// <see cref="Client"/> rejects them): the same as <c>tcp://</c> and <c>tls://</c>. The default port is 80 or 443, a
+/// slash may follow, and <c>+</c> is another form of <c>*</c>.</item>
+/// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. The path is not decoded.</item>
 /// <item><c>memory://NAME</c>, on the memory engine of Whimbrel.Testing.</item>
 /// </list>
-/// Parsing looks nothing up, except an interface that a scope names.
-/// A value: equal when the text means the same. Any thread.
+/// Parsing resolves nothing except the interface of a scope. A value: equal if the text means the same. Any thread.
 /// </summary>
 public sealed class NetworkAddress : IEquatable<NetworkAddress>
 {
@@ -46,16 +47,18 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         _literal = literal;
     }
 
-    /// <summary>In lower case: <c>tcp</c>, <c>tls</c>, <c>unix</c> or <c>memory</c>.</summary>
+    /// <summary>Scheme in lower case: <c>tcp</c>, <c>tls</c>, <c>unix</c> or <c>memory</c>.</summary>
     public string Scheme { get; }
 
-    /// <summary>The host, without brackets and in lower case; for a Unix address the path, and for a memory address its name.</summary>
+    /// <summary>
+    /// Host without brackets and in lower case; for a Unix address the path, for a memory address its name.
+    /// </summary>
     public string Host { get; }
 
-    /// <summary>0 to 65535; -1 where <see cref="Service"/> names it, and where there is none.</summary>
+    /// <summary>Port, 0 to 65535; -1 if <see cref="Service"/> is set or there is none.</summary>
     public int Port { get; }
 
-    /// <summary>The service that stands in the place of the port, or null.</summary>
+    /// <summary>Name of the service given in place of the port, or null.</summary>
     public string? Service { get; }
 
     /// <summary>True for <c>tcp://*</c> and <c>tls://*</c>: every address of this machine.</summary>
@@ -63,24 +66,26 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
 
     // ------------------------------------------------------------------ from text
 
-    /// <summary>Reads an address. Throws <see cref="FormatException"/> that says what is wrong and what would be right.</summary>
-    /// <param name="text">For example <c>tcp://localhost:80</c>.</param>
+    /// <summary>
+    /// Parses an address. Throws <see cref="FormatException"/> with the mistake and the correct form.
+    /// </summary>
+    /// <param name="text">Address, for example <c>tcp://localhost:80</c>.</param>
     public static NetworkAddress Parse(string text)
     {
         ArgumentNullException.ThrowIfNull(text);
         return TryParse(text, out NetworkAddress? address, out string? mistake) ? address : throw new FormatException(mistake);
     }
 
-    /// <summary>Reads an address. Never throws.</summary>
-    /// <param name="text">For example <c>tcp://localhost:80</c>.</param>
+    /// <summary>Parses an address. Never throws.</summary>
+    /// <param name="text">Address, for example <c>tcp://localhost:80</c>.</param>
     /// <param name="address">The address, or null.</param>
     public static bool TryParse([NotNullWhen(true)] string? text, [NotNullWhen(true)] out NetworkAddress? address) =>
         TryParse(text, out address, out _);
 
-    /// <summary>Reads an address. Never throws.</summary>
-    /// <param name="text">For example <c>tcp://localhost:80</c>.</param>
+    /// <summary>Parses an address. Never throws.</summary>
+    /// <param name="text">Address, for example <c>tcp://localhost:80</c>.</param>
     /// <param name="address">The address, or null.</param>
-    /// <param name="mistake">What is wrong and what would be right, in one sentence, or null.</param>
+    /// <param name="mistake">The mistake and the correct form in one sentence, or null.</param>
     public static bool TryParse([NotNullWhen(true)] string? text, [NotNullWhen(true)] out NetworkAddress? address, [NotNullWhen(false)] out string? mistake)
     {
         address = null;
@@ -89,7 +94,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         return wrong is null;
     }
 
-    /// <summary>What is wrong with the text, or null.</summary>
+    /// <summary>Parses the text. Returns the mistake, or null.</summary>
     private static string? Read(string text, out NetworkAddress? address)
     {
         address = null;
@@ -126,7 +131,10 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         }
     }
 
-    /// <summary>As servers of HTTP are configured elsewhere: without a port, with a slash at the end, with + for every address.</summary>
+    /// <summary>
+    /// Parses the forms that are usual for HTTP servers: without a port, with a slash at the end, with + for every
+    /// address.
+    /// </summary>
     private static string? ReadHttp(string scheme, string rest, out NetworkAddress? address)
     {
         bool isTls = scheme == "https";
@@ -149,7 +157,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     private static string? ReadPath(string path, out NetworkAddress? address)
     {
         address = null;
-        // The form of RFC 3986, with an empty authority. A path may begin with two slashes, but nobody means that here.
+        // The form of RFC 3986, with an empty authority. A path may begin with two slashes, but that is not intended
+        // here.
         if (path.StartsWith("//", StringComparison.Ordinal))
         {
             if (path is [_, _, '/', ..]) path = path[2..];
@@ -222,7 +231,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         return null;
     }
 
-    // What IPAddress would read as an address though nobody who types it means that: "7", "010.0.0.1", "0x7f000001".
+    // Forms that IPAddress parses as an address although they are hardly meant as one: "7", "010.0.0.1", "0x7f000001".
     private static bool LooksLikeIPv4(string host)
     {
         string last = host.TrimEnd('.');
@@ -274,7 +283,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
             if (label.Length is 0 or > MaxLabelLength) return label.Length == 0 ? $"'{host}' has an empty part between its dots" : $"the part '{label}' of the host name has {label.Length} characters, allowed 1 to {MaxLabelLength}";
             foreach (char c in label)
             {
-                // The underscore is in no host name of the standards, and in many of real networks.
+                // The standards do not allow the underscore in host names, but many real networks use it.
                 if (!char.IsAsciiLetterOrDigit(c) && c is not ('-' or '_')) return $"'{c}' cannot be part of a host name";
             }
         }
@@ -306,14 +315,16 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         return null;
     }
 
-    // ------------------------------------------------------------------ to what sockets take
+    // ------------------------------------------------------------------ conversion to end points
 
     /// <summary>
-    /// The end point that sockets take: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> for a name, or a
-    /// <see cref="UnixDomainSocketEndPoint"/>. <c>*</c> is the IPv6 wildcard, which also takes IPv4, or the IPv4 one where the
-    /// system has no IPv6; an IPv4 address written as IPv6 is given as IPv4. Looks a service up, in a file that is read once.
-    /// Throws <see cref="FormatException"/> when there is no such service, <see cref="NotSupportedException"/> for <c>memory://</c>.
+    /// Returns the end point for sockets: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> for a name, or a
+    /// <see cref="UnixDomainSocketEndPoint"/>. <c>*</c> is the IPv6 wildcard, which also accepts IPv4, or the IPv4 one
+    /// on systems without IPv6. An IPv4-mapped IPv6 address is converted to IPv4. A service is looked up in a file that
+    /// is read once.
     /// </summary>
+    /// <exception cref="FormatException">The service does not exist.</exception>
+    /// <exception cref="NotSupportedException">The scheme is <c>memory://</c>.</exception>
     public EndPoint ToEndPoint()
     {
         if (Scheme == Unix) return new UnixDomainSocketEndPoint(Host[0] == '@' ? "\0" + Host[1..] : Host);
@@ -324,10 +335,10 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         return new IPEndPoint(_literal.IsIPv4MappedToIPv6 ? _literal.MapToIPv4() : _literal, port);
     }
 
-    /// <summary>What is wrong when the service cannot be found.</summary>
+    /// <summary>Message for a service that was not found.</summary>
     internal string NoService => $"'{this}' names the service '{Service}', which is not in the list of services of this system; give its port as a number";
 
-    // ------------------------------------------------------------------ as a value
+    // ------------------------------------------------------------------ equality
 
     /// <inheritdoc/>
     public bool Equals(NetworkAddress? other) =>
@@ -339,7 +350,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     /// <inheritdoc/>
     public override int GetHashCode() => HashCode.Combine(Scheme, Host, Port, Service);
 
-    /// <summary>The text that parses to this address.</summary>
+    /// <summary>Returns the text that parses to this address.</summary>
     public override string ToString() => Scheme switch
     {
         Unix => $"unix:{Host}",

@@ -6,22 +6,25 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>What a socket that is being made is for.</summary>
+/// <summary>Purpose of a new socket.</summary>
 public enum SocketRole
 {
-    /// <summary>It will be bound and accept connections.</summary>
+    /// <summary>The socket will be bound and accept connections.</summary>
     Listener,
 
-    /// <summary>It was accepted, and has the options of its listener; on Linux also those that the hook gave that one, if it is a TCP socket.</summary>
+    /// <summary>
+    /// The socket was accepted and has the options of its listener. A TCP socket on Linux also inherits those that the
+    /// callback set on the listener.
+    /// </summary>
     Accepted,
 
-    /// <summary>It will be bound, if there is a local address, and connect.</summary>
+    /// <summary>The socket will connect, after a bind if there is a local address.</summary>
     Connected,
 }
 
 /// <summary>
-/// A socket on its way to the library's use, as <see cref="ConnectionOptions.OnSocketCreated"/> sees it. Lent for the
-/// call, which is why it cannot be stored; nor may the descriptor be kept, closed, or made blocking: the library owns it.
+/// A new socket, as passed to <see cref="ConnectionOptions.OnSocketCreated"/>. Valid during the call only, so it cannot
+/// be stored. Do not keep or close the descriptor or make it blocking: the library owns it.
 /// </summary>
 // Safe: the only pointers are to integers on the stack of the call.
 public readonly unsafe ref struct NewSocket
@@ -35,34 +38,49 @@ public readonly unsafe ref struct NewSocket
         _socket = socket;
     }
 
-    /// <summary>What it is for.</summary>
+    /// <summary>Purpose of the socket.</summary>
     public SocketRole Role { get; }
 
-    /// <summary>The address that a listener will be bound to or a dial goes to; of an accepted socket, its listener's address.</summary>
+    /// <summary>
+    /// Address that a listener will be bound to, or that a client connects to; for an accepted socket, the address of
+    /// its listener.
+    /// </summary>
     public EndPoint EndPoint { get; }
 
-    /// <summary>The descriptor (on Windows the SOCKET), for calls of your own. A number and not a safe handle: that would own it, and cost an object for each connection.</summary>
+    /// <summary>
+    /// The descriptor (on Windows the SOCKET), for direct system calls. A number instead of a safe handle, which would
+    /// own the descriptor and cost an object for each connection.
+    /// </summary>
     public nint Descriptor => _socket.Handle is Socket socket ? socket.Handle : _socket.Descriptor;
 
-    /// <summary>setsockopt with an integer, in the system's own numbers. Throws <see cref="NetworkException"/> of category Option when the system refuses.</summary>
-    /// <param name="level">As SOL_SOCKET or IPPROTO_TCP.</param>
-    /// <param name="name">The option's number.</param>
-    /// <param name="value">Its value.</param>
+    /// <summary>
+    /// Calls setsockopt with an integer and the system's own constants. Throws <see cref="NetworkException"/> of
+    /// category Option if the system rejects it.
+    /// </summary>
+    /// <param name="level">Level, such as SOL_SOCKET or IPPROTO_TCP.</param>
+    /// <param name="name">Number of the option.</param>
+    /// <param name="value">Value of the option.</param>
     public void SetOption(int level, int name, int value) => SetOption(level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
 
-    /// <summary>setsockopt, in the system's own numbers. Throws <see cref="NetworkException"/> of category Option when the system refuses.</summary>
-    /// <param name="level">As SOL_SOCKET or IPPROTO_TCP.</param>
-    /// <param name="name">The option's number.</param>
-    /// <param name="value">The bytes of its value.</param>
+    /// <summary>
+    /// Calls setsockopt with the system's own constants. Throws <see cref="NetworkException"/> of category Option if
+    /// the system rejects it.
+    /// </summary>
+    /// <param name="level">Level, such as SOL_SOCKET or IPPROTO_TCP.</param>
+    /// <param name="name">Number of the option.</param>
+    /// <param name="value">Bytes of the value.</param>
     public void SetOption(int level, int name, ReadOnlySpan<byte> value)
     {
         int error = SocketOptions.SetRaw(_socket, level, name, value);
         if (error != 0) Refused(error, $"Cannot set option {name} of level {level}");
     }
 
-    /// <summary>getsockopt of an integer, in the system's own numbers. Throws <see cref="NetworkException"/> of category Option when the system refuses.</summary>
-    /// <param name="level">As SOL_SOCKET or IPPROTO_TCP.</param>
-    /// <param name="name">The option's number.</param>
+    /// <summary>
+    /// Calls getsockopt for an integer with the system's own constants. Throws <see cref="NetworkException"/> of
+    /// category Option if the system rejects it.
+    /// </summary>
+    /// <param name="level">Level, such as SOL_SOCKET or IPPROTO_TCP.</param>
+    /// <param name="name">Number of the option.</param>
     public int GetOption(int level, int name)
     {
         int value = 0;
@@ -70,10 +88,13 @@ public readonly unsafe ref struct NewSocket
         return value;
     }
 
-    /// <summary>getsockopt, in the system's own numbers. Gives the number of bytes written. Throws <see cref="NetworkException"/> of category Option when the system refuses.</summary>
-    /// <param name="level">As SOL_SOCKET or IPPROTO_TCP.</param>
-    /// <param name="name">The option's number.</param>
-    /// <param name="value">Room for its value.</param>
+    /// <summary>
+    /// Calls getsockopt with the system's own constants, and returns the number of bytes written. Throws
+    /// <see cref="NetworkException"/> of category Option if the system rejects it.
+    /// </summary>
+    /// <param name="level">Level, such as SOL_SOCKET or IPPROTO_TCP.</param>
+    /// <param name="name">Number of the option.</param>
+    /// <param name="value">Buffer for the value.</param>
     public int GetOption(int level, int name, Span<byte> value)
     {
         int length = SocketOptions.GetRaw(_socket, level, name, value);

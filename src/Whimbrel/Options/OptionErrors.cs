@@ -15,13 +15,13 @@ internal sealed class OptionErrors(string what)
         if (value < least || value > most) _mistakes.Add($"{name} = {value}, allowed {least} to {most}");
     }
 
-    /// <remarks>Not generic: every start would compile it for each kind of option.</remarks>
+    /// <remarks>Not generic, because every start would compile it for each kind of option.</remarks>
     internal void Defined(string name, Enum value)
     {
         if (!Enum.IsDefined(value.GetType(), value)) _mistakes.Add($"{name} = {value}, allowed {string.Join(", ", Enum.GetNames(value.GetType()))}");
     }
 
-    /// <summary>One more; what ends with the system's own full stop gets no second one.</summary>
+    /// <summary>Adds a mistake. A trailing full stop, as in texts of the system, is removed.</summary>
     internal void Add(string mistake) => _mistakes.Add(mistake.TrimEnd('.'));
 
     internal IReadOnlyList<string> Mistakes => _mistakes;

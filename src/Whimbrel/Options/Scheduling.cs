@@ -1,15 +1,15 @@
 namespace Whimbrel;
 
-/// <summary>Where the callbacks of sessions run (contract 14).</summary>
+/// <summary>Threads that run the callbacks of sessions (contract 14).</summary>
 public enum Scheduling
 {
-    /// <summary>On the loop that serves the connection: quickest, and a callback must not block. The default.</summary>
+    /// <summary>The loop that serves the connection: fastest, and callbacks must not block. The default.</summary>
     Inline,
 
     /// <summary>
-    /// On the thread pool, one after the other for each session. A callback may block, also on what this library gives to await;
-    /// others suffer only when more callbacks block than the pool has threads
-    /// (<see cref="System.Threading.ThreadPool.SetMinThreads"/>). Costs a copy and a change of threads for what is received.
+    /// The thread pool, serially for each session. A callback may block, also on operations of this library. Other
+    /// sessions are affected only if more callbacks block than the pool has threads
+    /// (<see cref="System.Threading.ThreadPool.SetMinThreads"/>). Costs a copy and a thread switch for received data.
     /// </summary>
     ThreadPool,
 }

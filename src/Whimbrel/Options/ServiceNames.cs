@@ -3,14 +3,15 @@ using System.Globalization;
 namespace Whimbrel;
 
 /// <summary>
-/// Ports of services by name, for TCP: from the system's list, which is read once, else from a short list of our own. .NET has
-/// no such look-up, and the one of the C library waits for the network where the system is set up so. Any thread.
+/// TCP ports of services by name: from the system's list, which is read once, or from a short built-in list. .NET has
+/// no such lookup, and that of the C library may wait for the network, depending on the system's configuration. Any
+/// thread.
 /// </summary>
 internal static class ServiceNames
 {
     private static readonly Lazy<Dictionary<string, int>> s_ports = new(ReadSystem);
 
-    /// <summary>The port, or null when neither list has the name. Case does not matter for what has no entry of exactly this spelling.</summary>
+    /// <summary>Returns the port, or null if neither list has the name. Case-insensitive.</summary>
     internal static int? PortOf(string service) => s_ports.Value.TryGetValue(service, out int port) ? port : null;
 
     private static Dictionary<string, int> ReadSystem()
@@ -23,14 +24,17 @@ internal static class ServiceNames
             }
             catch (Exception e) when (e is IOException or UnauthorizedAccessException)
             {
-                // Not for us to see: our own list is better than nothing.
+                // The file is not readable for this process; the built-in list is used.
             }
         }
 
         return Read([]);
     }
 
-    /// <summary>Lines of the form "name port/tcp alias alias # comment". The first entry of a name wins; ours come last.</summary>
+    /// <summary>
+    /// Parses lines of the form "name port/tcp alias alias # comment". The first entry of a name has precedence; the
+    /// built-in list comes last.
+    /// </summary>
     internal static Dictionary<string, int> Read(IEnumerable<string> lines)
     {
         Dictionary<string, int> ports = new(StringComparer.OrdinalIgnoreCase);
@@ -48,7 +52,7 @@ internal static class ServiceNames
         return ports;
     }
 
-    // For systems without a list (containers often have none).
+    // For systems without a list, as in many containers.
     private static readonly (string Name, int Port)[] s_known =
     [
         ("echo", 7), ("discard", 9), ("ftp", 21), ("ssh", 22), ("telnet", 23), ("smtp", 25), ("domain", 53), ("http", 80), ("pop3", 110), ("imap2", 143), ("imap", 143),

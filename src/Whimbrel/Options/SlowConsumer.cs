@@ -1,18 +1,27 @@
 namespace Whimbrel;
 
 /// <summary>
-/// What happens when a connection's send queue is at its limit (<see cref="ConnectionOptions.SendLimitBytes"/>). A
-/// message that is larger than the limit itself is no matter of the peer's: under each policy
-/// <c>Send</c> throws, a broadcast skips the member and counts it, and <c>SendAsync</c> sends it in parts.
+/// Policy when a connection's send queue is at its limit (<see cref="ConnectionOptions.SendLimitBytes"/>). Does not
+/// apply to a message larger than the limit itself: under each policy <c>Send</c> then throws, a broadcast skips the
+/// member and counts it, and <c>SendAsync</c> sends the message in parts.
 /// </summary>
 public enum SlowConsumer
 {
-    /// <summary>The connection is aborted with <see cref="CloseCause.SlowConsumer"/>. The default: memory stays bounded and the others are not kept waiting.</summary>
+    /// <summary>
+    /// The connection is aborted with <see cref="CloseCause.SlowConsumer"/>. The default: memory stays bounded and
+    /// other connections do not wait.
+    /// </summary>
     Disconnect,
 
-    /// <summary>The new message is not taken: <c>Send</c> gives <see cref="SendResult.Full"/>, a broadcast skips this member and counts it.</summary>
+    /// <summary>
+    /// The new message is dropped: <c>Send</c> returns <see cref="SendResult.Full"/>, a broadcast skips this member and
+    /// counts it.
+    /// </summary>
     DropNewest,
 
-    /// <summary><c>SendAsync</c> waits for room; <c>Send</c> gives <see cref="SendResult.Full"/>, a broadcast skips this member and counts it.</summary>
+    /// <summary>
+    /// <c>SendAsync</c> waits for space; <c>Send</c> returns <see cref="SendResult.Full"/>, a broadcast skips this
+    /// member and counts it.
+    /// </summary>
     Wait,
 }

@@ -7,8 +7,9 @@ using Whimbrel.Linux;
 namespace Whimbrel;
 
 /// <summary>
-/// The one rule of socket options: at its default an option never complains; set, it must be possible here, or the start
-/// fails with its name, its value and why. An option of TCP goes to the TCP addresses of a server, and is a mistake when it has none.
+/// Checks socket options. An option at its default never fails; a set option must be supported here, otherwise the
+/// start fails with its name, its value and the reason. An option of TCP applies to the TCP addresses of a server, and
+/// is a mistake if there are none.
 /// </summary>
 internal static class SocketOptionRules
 {
@@ -55,13 +56,13 @@ internal static class SocketOptionRules
         errors.Add($"{name} = {value}, allowed {what} from {least} to {most}, or zero");
     }
 
-    // These take objects: a generic method would be compiled for each kind of option at every start.
+    // Takes objects, because a generic method would be compiled for each kind of option at every start.
     private static void NeedsKeepAlive(OptionErrors errors, string name, object value, object unset)
     {
         if (!value.Equals(unset)) errors.Add($"{name} = {value}, has no effect without KeepAlive = True");
     }
 
-    // ------------------------------------------------------------------ what this system and these addresses have
+    // ------------------------------------------------------------------ support by the system and the addresses
 
     internal static void Check(OptionErrors errors, ServerOptions options, Engine engine)
     {
@@ -69,14 +70,14 @@ internal static class SocketOptionRules
         bool hasTcp = false;
         List<EndPoint> endPoints = options.EndPointsOn(engine);
         foreach (EndPoint endPoint in endPoints) hasTcp |= endPoint is not UnixDomainSocketEndPoint;
-        // Without any address there is a mistake already, and nothing to judge these by.
+        // Without any address there is a mistake already, and no address to check these against.
         hasTcp |= endPoints.Count == 0;
         CheckCommon(errors, options, hasTcp);
         OnLinux(errors, nameof(options.ReusePort), options.ReusePort, false, "SO_REUSEPORT", hasTcp);
         OnLinux(errors, nameof(options.FastOpenQueue), options.FastOpenQueue, 0, "TCP_FASTOPEN", hasTcp);
         OnLinux(errors, nameof(options.DeferAccept), options.DeferAccept, TimeSpan.Zero, "TCP_DEFER_ACCEPT", hasTcp);
         OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
-        if (options.ExclusiveAddressUse && !KernelProbe.IsWindows) errors.Add("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here nobody takes a port by force");
+        if (options.ExclusiveAddressUse && !KernelProbe.IsWindows) errors.Add("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here no process can take a port by force");
         if (!options.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows) errors.Add("ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR in every bind");
         if (options.FastOpenQueue > 0 && hasTcp) FastOpenIsOn(errors, $"{nameof(options.FastOpenQueue)} = {options.FastOpenQueue}", "servers", FastOpenServerBit);
     }
@@ -109,7 +110,7 @@ internal static class SocketOptionRules
         OnLinux(errors, nameof(options.BindToDevice), options.BindToDevice, null, "SO_BINDTODEVICE", hasTcp);
     }
 
-    /// <summary>The memory engine has none, and is of no kind.</summary>
+    /// <summary>Returns false for the memory engine, which has no sockets and no kind.</summary>
     private static bool HasSockets(Engine engine) => engine.Kind != EngineKind.Auto;
 
     private static bool OnTcp(OptionErrors errors, string name, object? value, object? unset, string systemName, bool hasTcp)
@@ -124,7 +125,9 @@ internal static class SocketOptionRules
         if (OnTcp(errors, name, value, unset, systemName, hasTcp) && !KernelProbe.IsLinux) errors.Add($"{name} = {value}, of the systems that this library knows only Linux has {systemName}");
     }
 
-    /// <summary>The system takes the option without a word, and does nothing, while it is off for everybody.</summary>
+    /// <summary>
+    /// Adds a mistake if fast open is off system-wide: the system then accepts the option without an effect.
+    /// </summary>
     private static void FastOpenIsOn(OptionErrors errors, string option, string who, int bit)
     {
         try
@@ -134,7 +137,8 @@ internal static class SocketOptionRules
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
-            // Not ours to see. If it is off, connections open as slowly as without the option.
+            // The file is not readable for this process. If fast open is off, connections open as slowly as without the
+            // option.
         }
     }
 }

@@ -3,18 +3,22 @@ using System.Globalization;
 namespace Whimbrel;
 
 /// <summary>
-/// Sizes and times as people write them in settings and read them in reports: <c>64 KiB</c>, <c>10 MB</c>, <c>512</c>, <c>250 ms</c>, <c>2m30s</c>. The same in every culture. Any thread.
+/// Parses and formats sizes and times for settings and reports: <c>64 KiB</c>, <c>10 MB</c>, <c>512</c>, <c>250 ms</c>,
+/// <c>2m30s</c>. The same in every culture. Any thread.
 /// </summary>
 /// <remarks>
-/// Sizes: a number of bytes, or a number with <c>B</c>, <c>KiB</c>, <c>MiB</c>, <c>GiB</c>, <c>TiB</c>, <c>PiB</c>, <c>EiB</c> (each 1024 of the one before) or <c>kB</c>, <c>MB</c>, <c>GB</c>, <c>TB</c>, <c>PB</c>,
-/// <c>EB</c> (each 1000; <c>KB</c> is <c>kB</c>). Case counts, for Mb are bits elsewhere, and K alone is two things.
-/// Times: numbers with <c>d</c>, <c>h</c>, <c>m</c> or <c>min</c>, <c>s</c>, <c>ms</c>, <c>us</c> or <c>µs</c>, the longest unit first, each at most once; only the last number may have a fraction. No unit, no time: 5 of what?
-/// Numbers have digits and at most one point, with digits on both sides, and no separators; a minus may stand in front of all. Blanks may stand before units and numbers, and around the whole. What is finer than a byte or
-/// than a tick of a <see cref="TimeSpan"/> (100 ns) is rounded.
+/// Sizes: a number of bytes, or a number with <c>B</c>, <c>KiB</c>, <c>MiB</c>, <c>GiB</c>, <c>TiB</c>, <c>PiB</c>,
+/// <c>EiB</c> (factor 1024) or <c>kB</c>, <c>MB</c>, <c>GB</c>, <c>TB</c>, <c>PB</c>, <c>EB</c> (factor 1000; <c>KB</c>
+/// is <c>kB</c>). Case-sensitive, because Mb usually means bits, and K alone is ambiguous. Times: numbers with
+/// <c>d</c>, <c>h</c>, <c>m</c> or <c>min</c>, <c>s</c>, <c>ms</c>, <c>us</c> or <c>µs</c>, the longest unit first,
+/// each at most once. Only the last number may have a fraction, and a unit is required. Numbers have digits and at most
+/// one decimal point, with digits on both sides, and no separators; a minus may precede the whole. Blanks are allowed
+/// before units and numbers, and around the whole. Fractions of a byte, or of a tick of a <see cref="TimeSpan"/> (100
+/// ns), are rounded.
 /// </remarks>
 public static class UnitText
 {
-    // Decimals of 28 digits: enough for 19 digits before the point and whatever people write behind it.
+    // Decimals have 28 digits: enough for 19 digits before the point and a long fraction.
     private const int MostDigits = 28;
     private const string SizeForm = "a size is a number of bytes, or one with a unit, as 64 KiB, 1.5 MiB or 10 MB";
     private const string TimeForm = "a time is written as 250 ms, 30 s, 2m30s or 1h";
@@ -38,9 +42,9 @@ public static class UnitText
         TooLarge,
     }
 
-    /// <summary>The bytes that <paramref name="text"/> says.</summary>
-    /// <exception cref="FormatException">It is no size; the message has the text and an example.</exception>
-    /// <exception cref="OverflowException">It is one, and more than a <see cref="long"/> holds.</exception>
+    /// <summary>Parses a size in bytes.</summary>
+    /// <exception cref="FormatException">The text is not a size; the message has the text and an example.</exception>
+    /// <exception cref="OverflowException">The size is larger than <see cref="long.MaxValue"/>.</exception>
     public static long ParseBytes(ReadOnlySpan<char> text) => ReadBytes(text, out long bytes) switch
     {
         Outcome.Read => bytes,
@@ -48,12 +52,15 @@ public static class UnitText
         _ => throw new FormatException($"'{Shown(text)}' is no size: {SizeForm}."),
     };
 
-    /// <summary>The bytes that <paramref name="text"/> says. False, and 0, when it is no size, or one that a <see cref="long"/> does not hold.</summary>
+    /// <summary>
+    /// Parses a size in bytes. Returns false, and 0, if the text is not a size or exceeds a <see cref="long"/>.
+    /// </summary>
     public static bool TryParseBytes(ReadOnlySpan<char> text, out long bytes) => ReadBytes(text, out bytes) == Outcome.Read;
 
-    /// <summary>The time that <paramref name="text"/> says.</summary>
-    /// <exception cref="FormatException">It is no time; the message has the text and an example.</exception>
-    /// <exception cref="OverflowException">It is one, and longer than a <see cref="TimeSpan"/> can be, which is 29 000 years.</exception>
+    /// <summary>Parses a time.</summary>
+    /// <exception cref="FormatException">The text is not a time; the message has the text and an example.</exception>
+    /// <exception cref="OverflowException">The time is longer than <see cref="TimeSpan.MaxValue"/>, 29 000
+    /// years.</exception>
     public static TimeSpan ParseTime(ReadOnlySpan<char> text) => ReadTime(text, out TimeSpan time) switch
     {
         Outcome.Read => time,
@@ -61,10 +68,15 @@ public static class UnitText
         _ => throw new FormatException($"'{Shown(text)}' is no time: {TimeForm}."),
     };
 
-    /// <summary>The time that <paramref name="text"/> says. False, and zero, when it is no time, or one that a <see cref="TimeSpan"/> does not hold.</summary>
+    /// <summary>
+    /// Parses a time. Returns false, and zero, if the text is not a time or exceeds a <see cref="TimeSpan"/>.
+    /// </summary>
     public static bool TryParseTime(ReadOnlySpan<char> text, out TimeSpan time) => ReadTime(text, out time) == Outcome.Read;
 
-    /// <summary>Exactly this many bytes, with the unit that makes it short: <c>1.5 KiB</c>, <c>10 MB</c>, <c>1234567 B</c>. <see cref="ParseBytes"/> gives the same number back.</summary>
+    /// <summary>
+    /// Formats a number of bytes exactly, with the shortest unit: <c>1.5 KiB</c>, <c>10 MB</c>, <c>1234567 B</c>.
+    /// <see cref="ParseBytes"/> returns the same number.
+    /// </summary>
     public static string FormatBytes(long bytes)
     {
         foreach ((string name, long unit) in s_sizes)
@@ -76,10 +88,13 @@ public static class UnitText
         return string.Create(CultureInfo.InvariantCulture, $"{bytes} B");
     }
 
-    /// <summary>About this many bytes, for people: <c>1023 B</c>, <c>1.5 KiB</c>, <c>12.3 MiB</c>, <c>4.25 GiB</c>.</summary>
+    /// <summary>
+    /// Formats a number of bytes approximately, for reading: <c>1023 B</c>, <c>1.5 KiB</c>, <c>12.3 MiB</c>, <c>4.25
+    /// GiB</c>.
+    /// </summary>
     public static string RoundBytes(long bytes)
     {
-        // The smallest unit that rounds to less than 1024 of it: never 1024.0 KiB.
+        // The smallest unit with a rounded number below 1024: never 1024.0 KiB.
         for (int i = 5; i >= 0 && Math.Abs((decimal)bytes) >= 1024; i--)
         {
             int decimals = i > 3 ? 1 : 2;
@@ -90,10 +105,16 @@ public static class UnitText
         return string.Create(CultureInfo.InvariantCulture, $"{bytes} B");
     }
 
-    /// <summary>Exactly this time: <c>250 ms</c>, <c>1.5 s</c>, <c>2m30s</c>, <c>1 h</c>, <c>3d4h</c>. <see cref="ParseTime"/> gives the same back.</summary>
+    /// <summary>
+    /// Formats a time exactly: <c>250 ms</c>, <c>1.5 s</c>, <c>2m30s</c>, <c>1 h</c>, <c>3d4h</c>.
+    /// <see cref="ParseTime"/> returns the same time.
+    /// </summary>
     public static string FormatTime(TimeSpan time) => Format(time < TimeSpan.Zero, Magnitude(time));
 
-    /// <summary>About this time, for people: its two largest units from a minute on, else one number with a tenth: <c>3d4h</c>, <c>2m30s</c>, <c>1.5 s</c>, <c>12.3 ms</c>.</summary>
+    /// <summary>
+    /// Formats a time approximately, for reading: its two largest units from a minute on, otherwise one number with one
+    /// decimal: <c>3d4h</c>, <c>2m30s</c>, <c>1.5 s</c>, <c>12.3 ms</c>.
+    /// </summary>
     public static string RoundTime(TimeSpan time)
     {
         ulong ticks = Magnitude(time);
@@ -106,7 +127,7 @@ public static class UnitText
             >= TimeSpan.TicksPerMillisecond => TimeSpan.TicksPerMillisecond / 10,
             _ => 1,
         };
-        // Rounded before it is divided into units: 59.96 s are a minute, and no 60 s.
+        // Rounded before it is divided into units: 59.96 s become 1 min, not 60 s.
         return Format(time < TimeSpan.Zero, (ticks + (grain / 2)) / grain * grain);
     }
 
@@ -142,7 +163,7 @@ public static class UnitText
         Outcome outcome = TakeNumber(ref text, out decimal number, out bool isWhole);
         if (outcome != Outcome.Read) return outcome;
         long unit = text.IsEmpty ? 1 : UnitOf(s_sizes, text);
-        // Half a byte is none.
+        // A fraction of a byte is an error.
         if (unit == 0 || (unit == 1 && !isWhole)) return Outcome.Malformed;
         return Whole(isNegative, number, unit, out bytes);
     }
@@ -167,7 +188,7 @@ public static class UnitText
             if (unit == 0 || unit >= previous) return Outcome.Malformed;
             previous = unit;
             text = text[length..].TrimStart(' ');
-            // Compared before it is multiplied: a decimal that runs over throws.
+            // Compared before the multiplication, because an overflow of a decimal throws.
             if (number > ((decimal)long.MaxValue / unit) + 1) return Outcome.TooLarge;
             sum += number * unit;
         }
@@ -194,7 +215,7 @@ public static class UnitText
         return true;
     }
 
-    /// <summary>Digits, or digits, a point and digits; and the blanks behind them.</summary>
+    /// <summary>Parses digits with an optional fraction, and skips blanks after them.</summary>
     private static Outcome TakeNumber(ref ReadOnlySpan<char> text, out decimal number, out bool isWhole)
     {
         number = 0;
@@ -205,7 +226,7 @@ public static class UnitText
         if (whole == 0 || length == whole + 1) return Outcome.Malformed;
         ReadOnlySpan<char> digits = text[..whole].TrimStart('0');
         if (digits.Length > MostDigits - 1) return Outcome.TooLarge;
-        // What lies behind the point of a decimal's digits is rounded by it.
+        // Digits beyond the precision of a decimal are rounded.
         number = decimal.Parse(text[..length], NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture);
         text = text[length..].TrimStart(' ');
         return Outcome.Read;
@@ -227,6 +248,6 @@ public static class UnitText
         return 0;
     }
 
-    /// <summary>As much of a text as belongs into a message.</summary>
+    /// <summary>Shortens a text for a message.</summary>
     private static string Shown(ReadOnlySpan<char> text) => text.Length <= 40 ? text.ToString() : $"{text[..40]}...";
 }

@@ -1,18 +1,18 @@
 namespace Whimbrel;
 
-/// <summary>How a <see cref="Server"/> accepts at one address.</summary>
+/// <summary>How a <see cref="Server"/> accepts connections at one address.</summary>
 public enum AcceptScheme
 {
-    /// <summary>What measurements say is best; today <see cref="OneListener"/>. The default.</summary>
+    /// <summary>The scheme that is best by measurements; currently <see cref="OneListener"/>. The default.</summary>
     Auto,
 
-    /// <summary>One loop accepts and hands each connection to the loop that <see cref="Placement"/> names.</summary>
+    /// <summary>One loop accepts, and passes each connection to the loop chosen by <see cref="Placement"/>.</summary>
     OneListener,
 
     /// <summary>
-    /// Each loop has a listener of its own at the same TCP port (SO_REUSEPORT): the system spreads new connections, and each
-    /// stays where it was accepted. Linux only; a Unix path has one listener also then. The port is still this server's
-    /// alone: another one that did not ask to share is refused.
+    /// Each loop has its own listener at the same TCP port (SO_REUSEPORT): the kernel distributes new connections, and
+    /// each stays on the loop that accepted it. Linux only; a Unix path always has one listener. The port stays
+    /// exclusive to this server: a server without port sharing cannot bind it.
     /// </summary>
     ListenerPerLoop,
 }

@@ -3,7 +3,10 @@ using Whimbrel.Connections;
 
 namespace Whimbrel;
 
-/// <summary>A connection that was accepted and has no session yet: what <see cref="ServerOptions.Admit"/> and <see cref="ServerOptions.ChooseLoop"/> decide about.</summary>
+/// <summary>
+/// An accepted connection that has no session yet: the argument of <see cref="ServerOptions.Admit"/> and
+/// <see cref="ServerOptions.ChooseLoop"/>.
+/// </summary>
 public readonly struct AcceptedConnection
 {
     private readonly PeerAddress _peer;
@@ -16,15 +19,17 @@ public readonly struct AcceptedConnection
         _peer = peer;
     }
 
-    /// <summary>The server that accepted it.</summary>
+    /// <summary>The server that accepted the connection.</summary>
     public Server Server { get; }
 
-    /// <summary>The loop that accepted it, on whose thread the question is asked.</summary>
+    /// <summary>The loop that accepted the connection, and on whose thread the callback runs.</summary>
     public Loop Loop { get; }
 
-    /// <summary>The address it came to: the listener's, or for a listener at all addresses the one that the peer dialled.</summary>
+    /// <summary>
+    /// Local address of the connection: the listener's or, for a wildcard listener, the one that the peer connected to.
+    /// </summary>
     public EndPoint LocalEndPoint { get; }
 
-    /// <summary>The peer; null for a Unix peer without a name. Made anew at each call.</summary>
+    /// <summary>Address of the peer; null for a Unix peer without a name. Each call creates a new object.</summary>
     public EndPoint? RemoteEndPoint => _peer.ToEndPoint();
 }

@@ -1,17 +1,23 @@
 namespace Whimbrel;
 
-/// <summary>On which loop of the engine a <see cref="Server"/> puts an accepted connection.</summary>
+/// <summary>Rule by which a <see cref="Server"/> assigns accepted connections to loops.</summary>
 public enum Placement
 {
-    /// <summary><see cref="AcceptingLoop"/> with <see cref="AcceptScheme.ListenerPerLoop"/>, else <see cref="RoundRobin"/>. The default.</summary>
+    /// <summary>
+    /// <see cref="AcceptingLoop"/> with <see cref="AcceptScheme.ListenerPerLoop"/>, otherwise <see cref="RoundRobin"/>.
+    /// The default.
+    /// </summary>
     Auto,
 
-    /// <summary>One loop after the other.</summary>
+    /// <summary>The loops take turns.</summary>
     RoundRobin,
 
-    /// <summary>The loop with the fewest connections, of whatever server or client, counting those on their way to it. Among equals one after the other.</summary>
+    /// <summary>
+    /// The loop with the fewest connections, of all servers and clients, including those being passed to it. Loops with
+    /// the same number take turns.
+    /// </summary>
     LeastLoaded,
 
-    /// <summary>The loop that accepted it: nothing is handed over.</summary>
+    /// <summary>The loop that accepted the connection, so that it is not passed to another one.</summary>
     AcceptingLoop,
 }

@@ -9,27 +9,27 @@ using Whimbrel.Tls;
 
 namespace Whimbrel;
 
-/// <summary>The inside of a server: accepting, placing, counting and ending connections.</summary>
+/// <summary>Internals of a server: accepting, placing, counting and ending connections.</summary>
 public partial class Server
 {
-    /// <summary>The server as its connections see it. One for each start.</summary>
+    /// <summary>State of one start of the server, as seen by its connections.</summary>
     internal sealed class Host : ConnectionHost
     {
-        // Read in the same call: which code threw what OnError is told.
+        // Read within the same call: name of the code that threw the exception which OnError receives.
         [ThreadStatic]
         private static string? t_threw;
 
         private readonly ConcurrentDictionary<long, Session> _byId = new();
         private readonly List<StopWait<bool>> _waiting = [];
         private readonly ConcurrentDictionary<Session, bool> _handlers = new();
-        private readonly ConcurrentDictionary<Session, bool> _leftOut = new(); // live, and no stop waits for them
+        private readonly ConcurrentDictionary<Session, bool> _leftOut = new(); // live sessions that no stop waits for
         private readonly Lock _waitGate = new();
         private readonly Server _owner;
         private readonly Placement _placement;
         private readonly Func<AcceptedConnection, bool>? _admit;
         private readonly Func<AcceptedConnection, Loop>? _chooseLoop;
         private int _live;
-        private int _holds; // what a stop waits for: those that live, and handlers of streams
+        private int _holds; // what a stop waits for: live sessions and stream handlers
         private int _aborted;
         private int _openAtStop = -1;
         private long _accepted;
@@ -41,8 +41,10 @@ public partial class Server
         private int _sessionsTold;
         private NoticePace _descriptorNotices;
         private NoticePace _acceptNotices;
-        private ConcurrentDictionary<long, long>? _since; // the meter's: connected at these milliseconds while somebody listened
-        private ConcurrentDictionary<long, object>? _traces; // activities of connections that a listener wanted
+        // for the meter: start times in milliseconds of connections made while a listener was active
+        private ConcurrentDictionary<long, long>? _since;
+        // activities of connections that a trace listener asked for
+        private ConcurrentDictionary<long, object>? _traces;
         private volatile bool _isStopping;
         private volatile bool _isAborting;
 
@@ -55,7 +57,7 @@ public partial class Server
             if (options.Tls?.Certificate?.DateMistake(engine.UtcNow) is { } old) NoteCertificate($"{old}. Clients will refuse it. Create one: whimbrel certs");
             _admit = options.Admit;
             _chooseLoop = options.ChooseLoop;
-            // One listener, until short connections were measured with both.
+            // One listener, until short connections have been measured with both.
             Scheme = options.AcceptScheme == AcceptScheme.Auto ? AcceptScheme.OneListener : options.AcceptScheme;
             _placement = options.Placement != Placement.Auto ? options.Placement
                 : Scheme == AcceptScheme.ListenerPerLoop ? Placement.AcceptingLoop
@@ -65,10 +67,10 @@ public partial class Server
 
         internal AcceptScheme Scheme { get; }
 
-        /// <summary>A restart has not waited for its end.</summary>
+        /// <summary>True if a restart did not wait for the end of this host.</summary>
         internal volatile bool IsLeftBehind;
 
-        /// <summary>The one that this one's restart has left behind: a stop waits for it, too.</summary>
+        /// <summary>The host that the restart of this one has separated: a stop waits for it, too.</summary>
         internal Host? Before { get; init; }
 
         internal override object Owner => _owner;
@@ -115,15 +117,15 @@ public partial class Server
             }
         }
 
-        /// <summary>Of <see cref="ServerOptions.StatusPath"/>, while the server is started.</summary>
+        /// <summary>Socket of <see cref="ServerOptions.StatusPath"/>, while the server is started.</summary>
         internal StatusSocket? Status { get; set; }
 
-        /// <param name="most">How many.</param>
-        /// <param name="sum">What is pending of all, as <see cref="BytesPending"/> has it.</param>
+        /// <param name="most">Maximum number of sessions.</param>
+        /// <param name="sum">Bytes pending of all sessions, as in <see cref="BytesPending"/>.</param>
         internal SlowSession[] FindSlowest(int most, out long sum)
         {
             sum = 0;
-            // The one with the least is the next to leave.
+            // The session with the fewest pending bytes is the next to be removed.
             PriorityQueue<Session, long> found = new();
             foreach ((_, Session session) in _byId)
             {
@@ -141,7 +143,7 @@ public partial class Server
 
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
 
-        // -------------------------------------------------------------- birth, on the listener's loop
+        // -------------------------------------------------------------- accepting, on the listener's loop
 
         internal override void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local)
         {
@@ -151,7 +153,8 @@ public partial class Server
                 return;
             }
 
-            // Counted before it is decided about: several loops may accept at once, and none may pass the limit.
+            // Counted before the decision: several loops may accept at the same time, and together they must not exceed
+            // the limit.
             Interlocked.Increment(ref _holds);
             if (Interlocked.Increment(ref _live) > Volatile.Read(ref _owner._maxConnections))
             {
@@ -185,7 +188,9 @@ public partial class Server
             LeaveOne();
         }
 
-        /// <summary>The user's filter and choice, fenced. False refuses the connection.</summary>
+        /// <summary>
+        /// Calls the application's filter and loop choice and catches their exceptions. False rejects the connection.
+        /// </summary>
         private bool Ask(AcceptedConnection arrival, out Loop? chosen)
         {
             chosen = null;
@@ -209,7 +214,7 @@ public partial class Server
             }
         }
 
-        /// <summary>User code threw where there is no session yet.</summary>
+        /// <summary>Reports an exception of user code that ran before there was a session.</summary>
         private void TellThrown(string where, Exception exception)
         {
             Engine.UserCodeThrew(exception);
@@ -218,16 +223,19 @@ public partial class Server
             Tell(exception, static (owner, e) => owner.OnError(e));
         }
 
-        /// <summary>The default of OnError.</summary>
+        /// <summary>Default implementation of OnError.</summary>
         internal void NoteError(Exception exception)
         {
-            // Without it there is a notice already.
-            if (t_threw is { } what) NoteUserException(what, "", exception, "That connection was closed; accepting goes on.");
+            // Without a name there is a diagnostic event already.
+            if (t_threw is { } what) NoteUserException(what, "", exception, "That connection was closed; accepting continues.");
         }
 
         internal void RenewAcceptLimit() => Volatile.Write(ref _acceptsLeft, _owner.Options.AcceptLimit);
 
-        /// <summary>The last one ends accepting; who was quicker than that is turned away.</summary>
+        /// <summary>
+        /// Takes one connection of the accept limit. The last one ends accepting; connections accepted in the meantime
+        /// are rejected.
+        /// </summary>
         private bool TakeOneOfLimit()
         {
             int left = Interlocked.Decrement(ref _acceptsLeft);
@@ -245,7 +253,7 @@ public partial class Server
         private Loop LeastLoadedLoop()
         {
             Loop[] loops = Engine.Loops;
-            // Each search begins one further: with short connections all loads are equal most of the time.
+            // Each search starts at the next loop: with short connections all loads are equal most of the time.
             uint start = (uint)Interlocked.Increment(ref _nextLoop);
             Loop best = loops[start % (uint)loops.Length];
             long least = best.Load;
@@ -292,7 +300,7 @@ public partial class Server
         internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
         {
             Exception? thrown = null;
-            // A factory that looks at the connection is asked when there is all to see.
+            // A factory that receives the connection is called after the handshake.
             Session? session = Tls is not null && _owner._factory is null ? new Newcomer() : CallFactory(loop, local, peer, null, out thrown);
             if (session is null)
             {
@@ -311,7 +319,10 @@ public partial class Server
         internal override Session? MakeSession(Newcomer newcomer, TlsInfo tls, out Exception? thrown) =>
             CallFactory(newcomer.Loop, newcomer.LocalEndPoint, newcomer.Peer, tls, out thrown);
 
-        /// <summary>The user's factory, fenced. Null when it threw, or gave no new session.</summary>
+        /// <summary>
+        /// Calls the application's factory and catches its exceptions. Returns null if it threw or returned a used
+        /// session.
+        /// </summary>
         private Session? CallFactory(Loop loop, EndPoint? local, PeerAddress peer, TlsInfo? tls, out Exception? thrown)
         {
             thrown = null;
@@ -338,7 +349,7 @@ public partial class Server
 
         internal override void SessionConnecting(Connection connection)
         {
-            // OnConnecting may have taken its time (contract 14): an end of all has not met this one.
+            // OnConnecting may have blocked (contract 14), so that an abort of all connections has missed this one.
             if (_isAborting) connection.AbortWith(new CloseReason(CloseCause.ServerStopped));
             else connection.AdoptHeld();
         }
@@ -353,7 +364,7 @@ public partial class Server
             string kept = error == Linux.Errno.EMFILE && Engine.Descriptors.IsOn ? $" and {Engine.Descriptors.Count} descriptors kept free for the rest of the process" : "";
             NoteSession(new DiagnosticEvent(
                 DiagnosticEventKind.DescriptorLimit,
-                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open{kept}. New connections are closed until descriptors are free; open sessions go on. Raise the limit (ulimit -n), or set MaxConnections below it.",
+                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open{kept}. New connections are closed until descriptors are free; open sessions continue. Raise the limit (ulimit -n), or set MaxConnections below it.",
                 "descriptor-limit.md"));
         }
 
@@ -363,7 +374,7 @@ public partial class Server
             NetworkException fault = new(new NetworkError(
                 error,
                 ErrorCategory.System,
-                $"{listener.EndPoint} accepts no more: {ErrorText.Of(error)} (error {error}). Something in this process has shut its socket down or closed it. Open sessions go on; stop accepting and start again to listen there."));
+                $"{listener.EndPoint} accepts no more: {ErrorText.Of(error)} (error {error}). Something in this process has shut its socket down or closed it. Open sessions continue; stop accepting and start again to listen there."));
             NoteSession(new DiagnosticEvent(DiagnosticEventKind.System, fault.Message, "accept-failed.md"));
             t_threw = null;
             Tell(fault, static (owner, e) => owner.OnError(e));
@@ -374,11 +385,11 @@ public partial class Server
             if (!_acceptNotices.TryTake(Engine.NowMs)) return;
             NoteSession(new DiagnosticEvent(
                 DiagnosticEventKind.System,
-                $"Accepting at {listener.EndPoint} fails again and again: {ErrorText.Of(error)} (error {error}). It is tried again ten times a second; open sessions go on.",
+                $"Accepting at {listener.EndPoint} fails again and again: {ErrorText.Of(error)} (error {error}). It is tried again ten times a second; open sessions continue.",
                 "accept-failed.md"));
         }
 
-        // -------------------------------------------------------------- life, on the session's loop
+        // -------------------------------------------------------------- connected, on the session's loop
 
         internal override void SessionConnected(Session session)
         {
@@ -387,7 +398,7 @@ public partial class Server
             if (ServerMetrics.ConnectionDuration is { Enabled: true }) BeginDuration(session.Id);
             if (ServerTraces.IsHeard && ServerTraces.ConnectionBegins(this, session) is { } trace) Traces[session.Id] = trace;
             Tell(session, static (owner, s) => owner.OnConnected(s));
-            // It may have come too late to be among those that the stop told.
+            // The session may have connected after the stop has notified all others.
             if (_isStopping && session.Connection is { } connection)
             {
                 connection.Loop.PostControl(
@@ -405,7 +416,7 @@ public partial class Server
         internal override void SessionDisconnecting(Session session, CloseReason reason) =>
             Tell((session, reason), static (owner, s) => owner.OnDisconnecting(s.session, s.reason));
 
-        // One that is not connected yet is found by nobody.
+        // A session that is not connected yet is not in the table.
         internal override void SessionReplaced(Session old, Session next)
         {
             _byId.TryUpdate(next.Id, next, old);
@@ -413,7 +424,9 @@ public partial class Server
             if (!_leftOut.IsEmpty && _leftOut.TryRemove(old, out _)) _leftOut[next] = true;
         }
 
-        /// <summary>A stop is waited for in its callback, and cannot wait for that.</summary>
+        /// <summary>
+        /// Excludes a session from the stop: the stop runs inside its callback and cannot wait for it.
+        /// </summary>
         internal void LeaveOut(Session session)
         {
             if (_leftOut.TryAdd(session, true)) LetGo();
@@ -446,7 +459,7 @@ public partial class Server
 
         private void TellConnectFailed(SessionContext connection, CloseReason reason) => Tell((connection, reason), static (owner, c) => owner.OnConnectFailed(c.connection, c.reason));
 
-        /// <summary>Runs one event of the server, fenced.</summary>
+        /// <summary>Runs one event of the server and catches its exceptions.</summary>
         internal void Tell<T>(T argument, Action<Server, T> call, [CallerArgumentExpression(nameof(call))] string code = "")
         {
             try
@@ -492,7 +505,7 @@ public partial class Server
             foreach (StopWait<bool> wait in done) wait.TryEnd(true);
         }
 
-        // -------------------------------------------------------------- the end of all
+        // -------------------------------------------------------------- ending all connections
 
         internal void CloseAll(CloseReason reason)
         {
@@ -508,7 +521,7 @@ public partial class Server
             }
         }
 
-        /// <summary>Every session hears of the stop once, and closes unless it says that it will do so itself.</summary>
+        /// <summary>Calls OnServerStopping of every session once.</summary>
         private void TellAllOfStop()
         {
             if (Interlocked.Exchange(ref _sessionsTold, 1) == 1) return;
@@ -525,7 +538,7 @@ public partial class Server
 
         internal void AbortAll()
         {
-            // First: who is not a member yet sees it before it becomes one.
+            // First: a session that becomes a member later checks this before.
             _isAborting = true;
             foreach (HostShard shard in Shards)
             {
@@ -549,7 +562,7 @@ public partial class Server
         internal async ValueTask<StopReport> EndAllAsync(TimeSpan deadline)
         {
             _isStopping = true;
-            // Of several stops at once all report the same.
+            // Concurrent stops all report the same number.
             Interlocked.CompareExchange(ref _openAtStop, Live, -1);
             if (deadline > TimeSpan.Zero) TellAllOfStop();
             else AbortAll();
@@ -563,13 +576,16 @@ public partial class Server
         {
             StopWait<bool> wait = new(Engine);
             lock (_waitGate) _waiting.Add(wait);
-            // Counted as one more, so that a last session that ends right now is not missed.
+            // Counted as one more, so that a last session that ends at this moment is not missed.
             Interlocked.Increment(ref _holds);
             LetGo();
             return wait.Task;
         }
 
-        /// <summary>What a stop reports whose deadline has passed, and a second more. Any thread; true a moment ago.</summary>
+        /// <summary>
+        /// Returns the report of a stop that has passed its deadline by one second. Any thread; the numbers may be
+        /// slightly outdated.
+        /// </summary>
         internal StopReport ReportLeft()
         {
             int live = Live;
@@ -581,7 +597,7 @@ public partial class Server
                 long here = Volatile.Read(ref shard.Opened) - Volatile.Read(ref shard.Closed);
                 if (here <= 0) continue;
                 holding.Add(shard.Loop);
-                // Its loop has not come to the abort yet.
+                // The loop has not processed the abort yet.
                 if (!shard.WasAborted) aborted += (int)here;
             }
 
@@ -613,25 +629,25 @@ public partial class Server
             int open = Volatile.Read(ref _openAtStop);
             return new StopReport(Math.Max(0, open - aborted), Math.Min(aborted, open))
             {
-                // A loop that never came to close a listener is left as well.
+                // A loop that did not close its listener counts as well.
                 Left = Math.Max(1, left),
                 Unfinished = Engine.Most(found),
             };
         }
 
-        /// <summary>Whoever awaits the stop is told by its result; who does not look at that, by this.</summary>
+        /// <summary>Reports a diagnostic event, for callers that do not check the result of the stop.</summary>
         internal void NoteOverdue(StopReport report) => NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.StopOverdue,
             $"The server has not ended at the deadline of its stop: {report}. {(report.Unfinished.Count == 0 ? "It ends by itself then." : "What is left ends by itself when that returns. A handler that awaits the stop of its own server waits for itself: begin the stop there without awaiting it.")}",
             "stop-overdue.md"));
 
-        /// <summary>An accepted socket on its way to another loop.</summary>
+        /// <summary>An accepted socket that is being passed to another loop.</summary>
         private sealed class HandedSocket(Host host, RawSocket socket, PeerAddress peer, EndPoint local, bool isCounted)
         {
             internal void Begin(Loop loop)
             {
                 host.Begin(loop, socket, peer, local);
-                // Afterwards: in between it would be seen nowhere, and twice is better than not at all.
+                // Decremented afterwards: counted twice for a moment is better than not counted at all.
                 if (isCounted) Interlocked.Decrement(ref loop.OnTheWay);
             }
         }

@@ -1,33 +1,36 @@
 namespace Whimbrel;
 
 /// <summary>
-/// What a <see cref="Server"/> has done since its start. Each number is exact when its sessions have ended; while they run it was
-/// true a moment ago, and the numbers need not belong to the same moment.
+/// Counters of a <see cref="Server"/> since its start. Each number is exact when its sessions have ended. While they
+/// run it may be slightly outdated, and the numbers need not belong to the same moment.
 /// </summary>
-/// <param name="Sessions">Connected, beginning or ending now.</param>
-/// <param name="Accepted">Connections taken.</param>
-/// <param name="Rejected">Closed at once because <see cref="ServerOptions.MaxConnections"/> or <see cref="ServerOptions.AcceptLimit"/> was reached.</param>
-/// <param name="Refused">Closed at once because <see cref="ServerOptions.Admit"/> said no, or it or <see cref="ServerOptions.ChooseLoop"/> threw.</param>
-/// <param name="SlowConsumers">Sessions ended because their peer read too slowly.</param>
-/// <param name="BytesReceived">Bytes received.</param>
-/// <param name="BytesSent">Bytes given to the system.</param>
-/// <param name="MessagesReceived">Calls of <see cref="Session"/>'s OnData or OnReceived: deliveries, of which a protocol may make more or fewer messages.</param>
-/// <param name="MessagesSent">
-/// Sends that were taken (Send, SendAsync, Commit; empty ones and broadcasts not), or null without
-/// <see cref="ConnectionOptions.CountSends"/>.
-/// </param>
-/// <param name="TlsHandshakes">TLS handshakes that succeeded.</param>
-/// <param name="TlsResumed">Those of them that resumed an earlier session.</param>
-/// <param name="TlsFailed">TLS handshakes that failed, were too slow or too many.</param>
-/// <param name="TlsShaking">TLS handshakes that run now, those that wait for a ClientHello among them.</param>
-/// <param name="TlsSilent">Of these, accepted connections that have not sent a whole ClientHello.</param>
-/// <param name="TlsSilentClosed">Closed in favour of newer ones, since more were silent than <see cref="TlsOptions.MaxSilent"/>. Among <paramref name="TlsFailed"/>.</param>
-/// <param name="Shed">Closed at once, without having been looked at, because <see cref="EngineOptions.DescriptorMargin"/> or the process's limit was reached.</param>
-/// <param name="UserExceptions">
-/// Exceptions of your code that were caught: in overrides of sessions, in the factory, in <see cref="ServerOptions.Admit"/> and
-/// <see cref="ServerOptions.ChooseLoop"/>, in handlers of streams, in events of the server.
-/// </param>
-/// <param name="BroadcastsDropped">Messages of broadcasts, each counted for each session that missed it: at its limit, or with a <c>SendAsync</c> that waits.</param>
+/// <param name="Sessions">Number of sessions that are connected, starting or ending.</param>
+/// <param name="Accepted">Number of accepted connections.</param>
+/// <param name="Rejected">Number of connections closed at once because <see cref="ServerOptions.MaxConnections"/> or
+/// <see cref="ServerOptions.AcceptLimit"/> was reached.</param>
+/// <param name="Refused">Number of connections closed at once because <see cref="ServerOptions.Admit"/> returned false,
+/// or it or <see cref="ServerOptions.ChooseLoop"/> threw.</param>
+/// <param name="SlowConsumers">Number of sessions ended because their peer read too slowly.</param>
+/// <param name="BytesReceived">Number of bytes received.</param>
+/// <param name="BytesSent">Number of bytes passed to the kernel.</param>
+/// <param name="MessagesReceived">Number of calls of <see cref="Session"/>'s OnData or OnReceived. These are
+/// deliveries, which may contain more or fewer messages of a protocol.</param>
+/// <param name="MessagesSent">Number of queued sends (Send, SendAsync, Commit; without empty ones and broadcasts), or
+/// null without <see cref="ConnectionOptions.CountSends"/>.</param>
+/// <param name="TlsHandshakes">Number of successful TLS handshakes.</param>
+/// <param name="TlsResumed">Number of those handshakes that resumed an earlier session.</param>
+/// <param name="TlsFailed">Number of TLS handshakes that failed, timed out or exceeded a limit.</param>
+/// <param name="TlsShaking">Number of TLS handshakes in progress, including those that wait for a ClientHello.</param>
+/// <param name="TlsSilent">Number of accepted connections among these without a complete ClientHello.</param>
+/// <param name="TlsSilentClosed">Number of silent connections closed in favour of newer ones because of
+/// <see cref="TlsOptions.MaxSilent"/>. Included in <paramref name="TlsFailed"/>.</param>
+/// <param name="Shed">Number of connections closed at once, without checks, because
+/// <see cref="EngineOptions.DescriptorMargin"/> or the process's limit was reached.</param>
+/// <param name="UserExceptions">Number of caught exceptions of application code: overrides of sessions, the factory,
+/// <see cref="ServerOptions.Admit"/>, <see cref="ServerOptions.ChooseLoop"/>, stream handlers, events of the
+/// server.</param>
+/// <param name="BroadcastsDropped">Number of broadcast messages that a session missed, counted for each session: at its
+/// limit, or with a waiting <c>SendAsync</c>.</param>
 public readonly record struct ServerCounters(
     int Sessions,
     long Accepted,

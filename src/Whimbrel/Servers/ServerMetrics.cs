@@ -8,14 +8,17 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>What the meter says of servers. The time that connections last is told as it becomes known, on their loops, and is kept while somebody listens to that.</summary>
+/// <summary>
+/// Metrics of servers. The duration of a connection is recorded at its end, on its loop; start times are kept only
+/// while a listener is active.
+/// </summary>
 internal static class ServerMetrics
 {
     private static readonly ConcurrentDictionary<Server.Host, KeyValuePair<string, object?>[]> s_servers = new();
     private static Instruments? s_instruments;
     private static int s_isMade;
 
-    /// <summary>Null until there is a meter.</summary>
+    /// <summary>The histogram, or null before the meter is created.</summary>
     internal static Histogram<double>? ConnectionDuration => Volatile.Read(ref s_instruments)?.ConnectionDuration;
 
     internal static void ServerStarted(Server.Host server, EndPoint? endPoint)
@@ -27,10 +30,12 @@ internal static class ServerMetrics
 
     internal static void ServerStopped(Server.Host server) => s_servers.TryRemove(server, out _);
 
-    /// <summary>Servers of an engine that are started, or stopping.</summary>
+    /// <summary>Returns the servers of an engine that are started or stopping.</summary>
     internal static List<Server.Host> ServersOf(Engine engine) => [.. s_servers.Keys.Where(host => ReferenceEquals(host.Engine, engine))];
 
-    /// <summary>Labels of a server, by the names of OpenTelemetry: its address, never that of a peer.</summary>
+    /// <summary>
+    /// Returns the labels of a server by the conventions of OpenTelemetry: its address, never that of a peer.
+    /// </summary>
     internal static KeyValuePair<string, object?>[] LabelsOf(EndPoint? endPoint) => endPoint switch
     {
         IPEndPoint ip =>
@@ -42,7 +47,9 @@ internal static class ServerMetrics
         _ => [],
     };
 
-    /// <summary>On the loop of a connection that has ended. A listener may throw: that harms no session.</summary>
+    /// <summary>
+    /// Records a connection that has ended. Runs on its loop. An exception of a listener affects no session.
+    /// </summary>
     internal static void ConnectionEnded(Server.Host server, double seconds, CloseReason reason)
     {
         try
@@ -56,11 +63,16 @@ internal static class ServerMetrics
         }
     }
 
-    /// <summary>A time of the stopwatch when a listener wants to know how long the handshake takes that begins now, zero otherwise.</summary>
+    /// <summary>
+    /// Returns a timestamp if a listener measures the duration of the handshake that begins now, otherwise zero.
+    /// </summary>
     internal static long HandshakeBegins(Engine engine) =>
         Volatile.Read(ref s_instruments) is { HandshakeDuration.Enabled: true } && engine.HasWatchdog ? Stopwatch.GetTimestamp() : 0;
 
-    /// <summary>On the loop of a connection whose handshake is done (<paramref name="info"/> says how), or has failed. A listener may throw: that harms no session.</summary>
+    /// <summary>
+    /// Records a handshake that succeeded (<paramref name="info"/> has the result) or failed. Runs on the connection's
+    /// loop. An exception of a listener affects no session.
+    /// </summary>
     internal static void HandshakeEnded(Server.Host server, long since, TlsInfo? info, string? failure)
     {
         try
@@ -86,7 +98,7 @@ internal static class ServerMetrics
         _ => protocol.ToString(),
     };
 
-    /// <summary>All there is. Not static in the class around it: nothing of the meter is loaded before it is made.</summary>
+    /// <summary>All instruments. A nested class, so that no type of the meter is loaded before it is created.</summary>
     private sealed class Instruments
     {
         internal readonly Histogram<double> ConnectionDuration;

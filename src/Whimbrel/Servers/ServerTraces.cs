@@ -5,8 +5,10 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// The activities "Whimbrel.Connections": one for each connection that a server accepts while a listener wants it, by the names of OpenTelemetry. A source of their own, as who follows requests must not get them too.
-/// They begin and end on the connection's loop or strand, and are never the current one of anything: what a loop runs next belongs to another connection.
+/// The activities "Whimbrel.Connections": one for each accepted connection while a listener is active, by the
+/// conventions of OpenTelemetry. They have their own source, because listeners of request activities must not receive
+/// them, too. They begin and end on the connection's loop or strand, and never become the current activity, because the
+/// loop's next work belongs to another connection.
 /// </summary>
 internal static class ServerTraces
 {
@@ -17,14 +19,16 @@ internal static class ServerTraces
 
     internal static bool IsHeard => Volatile.Read(ref s_isThere) && Source.IsHeard;
 
-    /// <summary>There is no source before: a listener is told of it on the thread pool, as of the meter.</summary>
+    /// <summary>Creates the source on the thread pool, where listeners are notified of it, as for the meter.</summary>
     internal static void Prepare() => WhimbrelMeter.MakeOnce(ref s_isMade, static () =>
     {
         _ = Source.IsHeard;
         Volatile.Write(ref s_isThere, true);
     });
 
-    /// <summary>Null when nobody wants it. A listener may throw: that harms no session.</summary>
+    /// <summary>
+    /// Starts an activity; returns null if no listener wants it. An exception of a listener affects no session.
+    /// </summary>
     internal static object? ConnectionBegins(Server.Host server, Session session)
     {
         try
@@ -50,7 +54,7 @@ internal static class ServerTraces
         }
     }
 
-    /// <summary>A class of its own: nothing of it is loaded before it is made.</summary>
+    /// <summary>A nested class, so that nothing of it is loaded before it is created.</summary>
     private static class Source
     {
         private static readonly ActivitySource s_source = new(Name, typeof(ServerTraces).Assembly.GetName().Version?.ToString(3) ?? "");
@@ -59,7 +63,7 @@ internal static class ServerTraces
 
         internal static Activity? Begin(Session session)
         {
-            // Whatever runs on this thread has not asked.
+            // The current activity of this thread is unrelated to the connection.
             Activity? outer = Activity.Current;
             Activity.Current = null;
             try

@@ -5,14 +5,17 @@ using System.Text.Json;
 namespace Whimbrel;
 
 /// <summary>
-/// What a <see cref="StatusSocket"/> says, as one line of JSON: an engine, its loops, its servers and their slowest sessions. Fields are added, and never change their
-/// meaning without another <see cref="Version"/> (docs/design/0051). At most <see cref="MostBytes"/>, by construction.
+/// Content of a <see cref="StatusSocket"/>, as one line of JSON: an engine, its loops, its servers and their slowest
+/// sessions. Fields are added, and change their meaning only with another <see cref="Version"/> (docs/design/0051). At
+/// most <see cref="MostBytes"/>.
 /// </summary>
 internal static class StatusSnapshot
 {
     internal const int Version = 1;
 
-    /// <summary>More than 256 loops, <see cref="MostServers"/> servers and the slowest sessions of each can be.</summary>
+    /// <summary>
+    /// Upper bound for 256 loops, <see cref="MostServers"/> servers and the slowest sessions of each.
+    /// </summary>
     internal const int MostBytes = 512 * 1024;
 
     internal const int MostServers = 32;
@@ -20,7 +23,9 @@ internal static class StatusSnapshot
     private const int MostAddresses = 4;
     private const int MostText = 200;
 
-    /// <summary>Any thread; reads what others write, and waits for nobody.</summary>
+    /// <summary>
+    /// Returns the current state. Any thread; reads values that other threads write, without waiting.
+    /// </summary>
     internal static byte[] Take(Engine engine)
     {
         ArrayBufferWriter<byte> buffer = new(4096);
@@ -134,7 +139,7 @@ internal static class StatusSnapshot
         json.WriteEndObject();
     }
 
-    /// <summary>A session's end points may be of the program's own making, and their text is its code.</summary>
+    /// <summary>Returns the text of an end point, which may be a class of the application and throw.</summary>
     private static string TextOf(EndPoint? endPoint)
     {
         try

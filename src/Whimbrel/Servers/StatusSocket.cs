@@ -7,8 +7,9 @@ using Whimbrel.Linux;
 namespace Whimbrel;
 
 /// <summary>
-/// The Unix socket of <see cref="ServerOptions.StatusPath"/>: who connects gets one line, and then the end. Nothing is read from a peer, and none is kept.
-/// On a thread of its own and not on loops or pool: it is asked above all when these are stuck.
+/// The Unix socket of <see cref="ServerOptions.StatusPath"/>: each client receives one line, then the end of stream.
+/// Nothing is read from clients, and no connection is kept. Runs on a thread of its own instead of a loop or the pool,
+/// because it is needed most when these are blocked.
 /// </summary>
 internal sealed class StatusSocket : IDisposable
 {
@@ -26,7 +27,7 @@ internal sealed class StatusSocket : IDisposable
         _listener = listener;
     }
 
-    /// <summary>Throws <see cref="NetworkException"/> when the socket cannot be opened.</summary>
+    /// <summary>Opens the socket. Throws <see cref="NetworkException"/> if that fails.</summary>
     internal static StatusSocket Open(Engine engine, string path)
     {
         UnixDomainSocketEndPoint endPoint = EndPointRules.StatusAt(path, out _)!;
@@ -37,7 +38,7 @@ internal sealed class StatusSocket : IDisposable
         }
         catch (SocketException e)
         {
-            // Sockets of .NET know no error for this one.
+            // .NET's sockets have no value for this error.
             throw NotOpened(endPoint, Directory.Exists(Path.GetDirectoryName(endPoint.ToString())) ? ErrorText.ErrnoOf(e.SocketErrorCode) : Errno.ENOENT);
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
@@ -52,7 +53,7 @@ internal sealed class StatusSocket : IDisposable
         }
         catch (Exception)
         {
-            // Out of threads.
+            // No thread could be created.
             status.Dispose();
             throw;
         }
@@ -63,7 +64,7 @@ internal sealed class StatusSocket : IDisposable
     private static NetworkException NotOpened(UnixDomainSocketEndPoint endPoint, int error) =>
         new(new NetworkError(error, ErrorCategory.Bind, $"ServerOptions.StatusPath: {BindError.Describe(endPoint, error).Message}"));
 
-    /// <summary>Deletes the path. Does not wait for who is being served.</summary>
+    /// <summary>Deletes the path. Does not wait for clients that are being served.</summary>
     public void Dispose()
     {
         _isClosed = true;
@@ -83,7 +84,7 @@ internal sealed class StatusSocket : IDisposable
             }
             catch (SocketException) when (!_isClosed)
             {
-                // A peer that has gone, or no descriptor left: that may last.
+                // The client has disconnected, or no descriptor is left, which may last.
                 Thread.Sleep(RestMs);
             }
             catch (Exception) when (_isClosed)
@@ -92,7 +93,8 @@ internal sealed class StatusSocket : IDisposable
             }
             catch (Exception e)
             {
-                // User code looks out of a snapshot in one place, an address of somebody's own making. It must not end the process.
+                // The snapshot calls application code in one place, the text of an end point. Its exception must not
+                // end the process.
                 _engine.ReportException("the status of the server", e);
             }
         }

@@ -1,34 +1,35 @@
 namespace Whimbrel;
 
-/// <summary>What a stop did with the connections that were open when it began.</summary>
-/// <param name="Drained">Ended gracefully: what was queued was sent.</param>
-/// <param name="Aborted">Still open at the deadline, and reset.</param>
+/// <summary>Result of a stop for the connections that were open when it began.</summary>
+/// <param name="Drained">Number of connections that ended gracefully: queued data was sent.</param>
+/// <param name="Aborted">Number of connections that were still open at the deadline and reset.</param>
 public readonly record struct StopReport(int Drained, int Aborted)
 {
     private readonly IReadOnlyList<UnfinishedCall>? _unfinished;
 
     /// <summary>
-    /// Sessions and handlers of streams that had not ended a second after the deadline, because user code did not return; sessions of
-    /// <see cref="Aborted"/> are among them. They end by themselves when it does. 0 is a stop that was carried out.
+    /// Number of sessions and stream handlers that had not ended one second after the deadline, because user code did
+    /// not return. Includes sessions of <see cref="Aborted"/>. They end when that code returns. 0 if the stop is
+    /// complete.
     /// </summary>
     public int Left { get; init; }
 
-    /// <summary>What did not return, at most 16 of them. Empty when nothing is <see cref="Left"/>.</summary>
+    /// <summary>Calls that did not return, at most 16. Empty if <see cref="Left"/> is 0.</summary>
     public IReadOnlyList<UnfinishedCall> Unfinished
     {
         get => _unfinished ?? [];
         init => _unfinished = value is { Count: > 0 } ? value : null;
     }
 
-    /// <summary>Everything has ended: no callback of this server comes any more.</summary>
+    /// <summary>True if everything has ended: no callback of this server runs any more.</summary>
     public bool IsComplete => Left == 0;
 
-    /// <summary>One line, as in messages.</summary>
+    /// <summary>Returns one line, as in messages.</summary>
     public override string ToString() =>
         (IsComplete, Unfinished.Count) switch
         {
             (true, _) => $"{Drained} drained, {Aborted} aborted",
-            // No call of the user's is in progress: what is left waits for its turn on a busy machine or pool.
+            // No user code is running: the rest waits for its turn on a busy machine or pool.
             (false, 0) => $"{Drained} drained, {Aborted} aborted, {Left} left, waiting for a turn on a loop or the pool",
             _ => $"{Drained} drained, {Aborted} aborted, {Left} left: {string.Join(", ", Unfinished)}",
         };

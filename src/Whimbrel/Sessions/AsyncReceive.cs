@@ -3,7 +3,9 @@ using System.Runtime.CompilerServices;
 
 namespace Whimbrel;
 
-/// <summary>The one <c>OnReceivedAsync</c> of a session that may be under way, used again for the next. Owner: its session.</summary>
+/// <summary>
+/// Runs <c>OnReceivedAsync</c> of a session, one call at a time; reused for each call. Owner: its session.
+/// </summary>
 internal sealed class AsyncReceive
 {
     private const int Idle = 0;
@@ -22,7 +24,10 @@ internal sealed class AsyncReceive
         _completed = Completed;
     }
 
-    /// <summary>Inside the callback. What it throws before it awaits, and what it had thrown when it did not, is thrown here.</summary>
+    /// <summary>
+    /// Starts a call, inside the callback. Exceptions thrown before the first await, or by a call that completed at
+    /// once, are thrown here.
+    /// </summary>
     internal void Start(ReadOnlySpan<byte> data)
     {
         byte[] copy = ArrayPool<byte>.Shared.Rent(data.Length);
@@ -51,12 +56,12 @@ internal sealed class AsyncReceive
         _session.HoldForCallback();
         _copy = copy;
         Volatile.Write(ref _state, Runs);
-        // Last: it may complete on another thread before this returns.
+        // Last, because it may complete on another thread before this method returns.
         _awaiter = running.ConfigureAwait(false).GetAwaiter();
         _awaiter.UnsafeOnCompleted(_completed);
     }
 
-    /// <summary>The session has its last callback, and this may still run. On the session's thread.</summary>
+    /// <summary>Called in the session's last callback, while the call may still run. On the session's thread.</summary>
     internal void SessionEnds(Connections.ConnectionHost host)
     {
         if (Volatile.Read(ref _state) != Runs) return;
@@ -64,7 +69,7 @@ internal sealed class AsyncReceive
         if (Interlocked.CompareExchange(ref _state, Outlives, Runs) != Runs) host.HandlerEnded(_session);
     }
 
-    /// <summary>Any thread.</summary>
+    /// <summary>Called when the task has completed. Any thread.</summary>
     private void Completed()
     {
         Exception? thrown = null;

@@ -5,23 +5,25 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// What a session gives to others to read while it keeps its connection (<see cref="Session.StartBody"/>): a <see cref="Stream"/> that ends
-/// where the session says so. Bytes are copied straight from where they were received into the memory of the read that waits; without one they stay
-/// with the connection, and the peer has to wait.
+/// A part of the received data that other code reads while the session keeps its connection
+/// (<see cref="Session.StartBody"/>): a <see cref="Stream"/>; the session determines its end. Received bytes are copied
+/// directly into the memory of the pending read. Without one they stay with the connection, and the peer has to wait.
 /// </summary>
 /// <remarks>
 /// <list type="bullet">
-/// <item>Any thread may read. On the session's loop a read costs least. One at a time; a second throws <see cref="InvalidOperationException"/>.</item>
-/// <item>A read of no bytes waits until there are some, or the end. A cancelled or timed-out read loses none.</item>
-/// <item>At the end reads give 0. When the connection ends before, they throw <see cref="NetworkException"/>, an <see cref="IOException"/>,
-/// with the reason.</item>
-/// <item>Dispose says that nobody reads the rest: it is skipped, within the limit of <see cref="Session.StartBody"/>.</item>
-/// <item>Synchronous reads block, up to <see cref="ReadTimeout"/>; on a loop's thread, and in a callback of the session itself, they throw.</item>
+/// <item>Any thread may read; on the session's loop a read is cheapest. One read at a time; a second one throws
+/// <see cref="InvalidOperationException"/>.</item>
+/// <item>A read of zero bytes waits for data or the end. A cancelled or timed-out read loses no data.</item>
+/// <item>At the end reads return 0. If the connection ends before, they throw <see cref="NetworkException"/>, an
+/// <see cref="IOException"/>, with the reason.</item>
+/// <item>Dispose discards the rest, within the limit of <see cref="Session.StartBody"/>.</item>
+/// <item>Synchronous reads block, up to <see cref="ReadTimeout"/>; on a loop's thread and in a callback of the session
+/// they throw.</item>
 /// </list>
 /// </remarks>
 public sealed class BodyStream : Stream
 {
-    // Whose the read is: nobody's, the reader's while it waits, or of who ends it. Whoever exchanges Waits for Claimed completes it.
+    // State of the pending read: Idle, Waits, Claimed. The thread that changes Waits to Claimed completes the read.
     private const int Idle = 0;
     private const int Waits = 1;
     private const int Claimed = 2;
@@ -36,9 +38,10 @@ public sealed class BodyStream : Stream
     private int _isDisposed;
     private int _readTimeoutMs = Timeout.Infinite;
 
-    // Bytes may be unread that nobody took: whoever wants some has to ask. True from the beginning, because the session may have left some.
+    // True if unread bytes may have been left, so that a reader must request them. Initially true, because the session
+    // may have left some.
     private bool _isBehind = true;
-    private object? _end; // nothing yet, s_over, or the exception
+    private object? _end; // null before the end, then s_over or the exception
 
     // ---- the session's thread
     private int _filled;
@@ -58,10 +61,10 @@ public sealed class BodyStream : Stream
 
     // ------------------------------------------------------------------ reading, any thread
 
-    /// <summary>Reads what there is, or waits for it. What holds for all reads stands at the class.</summary>
-    /// <param name="buffer">Filled from its start; of length 0 it only waits.</param>
-    /// <param name="cancellationToken">Gives up waiting; no byte is lost.</param>
-    /// <returns>How many bytes; 0 at the end of the body.</returns>
+    /// <summary>Reads available data, or waits for some. See the remarks of the class.</summary>
+    /// <param name="buffer">Memory to fill, from its start; with length 0 the call only waits.</param>
+    /// <param name="cancellationToken">Cancels the wait; no data is lost.</param>
+    /// <returns>Number of bytes read; 0 at the end of the body.</returns>
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
         if (Volatile.Read(ref _isDisposed) != 0) Throw.Disposed(nameof(BodyStream));
@@ -79,11 +82,14 @@ public sealed class BodyStream : Stream
         return ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
     }
 
-    /// <summary>Reads what there is, or blocks until there is some. Not on a loop's thread, and not in a callback of the session.</summary>
-    /// <param name="buffer">Filled from <paramref name="offset"/>.</param>
-    /// <param name="offset">Where to begin.</param>
-    /// <param name="count">How many bytes at most; 0 only waits.</param>
-    /// <returns>How many bytes; 0 at the end of the body.</returns>
+    /// <summary>
+    /// Reads available data, or blocks until there is some. Not on a loop's thread, and not in a callback of the
+    /// session.
+    /// </summary>
+    /// <param name="buffer">Array to fill.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="count">Maximum number of bytes; 0 only waits.</param>
+    /// <returns>Number of bytes read; 0 at the end of the body.</returns>
     public override int Read(byte[] buffer, int offset, int count)
     {
         ValidateBufferArguments(buffer, offset, count);
@@ -95,7 +101,7 @@ public sealed class BodyStream : Stream
         short version = read.Version;
         if (read.SignalWhenCompleted() is { } signal && !Engine.Block(signal, TimeSpan.FromMilliseconds(_readTimeoutMs)))
         {
-            if (TryClaim()) read.SetException(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing of the body was received within {_readTimeoutMs} ms (ReadTimeout). The stream may go on being used.")));
+            if (TryClaim()) read.SetException(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing of the body was received within {_readTimeoutMs} ms (ReadTimeout). The stream may still be used.")));
             Engine.Block(signal, Timeout.InfiniteTimeSpan);
         }
 
@@ -104,7 +110,7 @@ public sealed class BodyStream : Stream
 
     private void BeginReading()
     {
-        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is under way on this stream: one read at a time. Await it before the next.");
+        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is pending on this stream: one read at a time. Await it before the next.");
     }
 
     private void EndReading() => Volatile.Write(ref _isReading, 0);
@@ -113,7 +119,8 @@ public sealed class BodyStream : Stream
     {
         BodyRead read = _read ??= new BodyRead(this);
         read.Begin(into, cancellation);
-        // Seen by all before this looks whether there is an end, or whether somebody has left bytes: they look the other way round.
+        // A full barrier: the state is visible before this thread checks for the end and for left bytes. The session
+        // checks in the opposite order.
         Interlocked.Exchange(ref _state, Waits);
         if (Volatile.Read(ref _end) is not null)
         {
@@ -126,7 +133,7 @@ public sealed class BodyStream : Stream
         return read;
     }
 
-    /// <summary>The reader has its result.</summary>
+    /// <summary>Called when the reader has taken its result.</summary>
     private void ReadConsumed()
     {
         Volatile.Write(ref _state, Idle);
@@ -147,7 +154,7 @@ public sealed class BodyStream : Stream
 
     // ------------------------------------------------------------------ the session's side, on its thread
 
-    /// <summary>The last offer was not taken whole, and nobody has asked since: what is left is for a reader that is still to come.</summary>
+    /// <summary>True if the last offer was not consumed completely and no reader has requested more since.</summary>
     internal bool HasRefused { get; private set; }
 
     internal int Offer(ReadOnlySpan<byte> data)
@@ -170,7 +177,8 @@ public sealed class BodyStream : Stream
             }
 
             if (_isBehind) return taken;
-            // A reader that waits from now on asks; one that began to wait a moment ago has not, and is seen here.
+            // A reader that starts to wait after this sees the flag and requests more; one that started before is found
+            // in the next round.
             Interlocked.Exchange(ref _isBehind, true);
         }
 
@@ -186,7 +194,8 @@ public sealed class BodyStream : Stream
         }
         catch (Exception e)
         {
-            // The memory of a read is the user's, and may throw: then the read has failed, and the bytes are for the next.
+            // The memory of a read belongs to the application and may throw: the read then fails, and the data stays
+            // for the next read.
             _isFilling = false;
             _filled = 0;
             _read!.SetException(e);
@@ -217,7 +226,7 @@ public sealed class BodyStream : Stream
         return count;
     }
 
-    /// <summary>The session's callback has returned.</summary>
+    /// <summary>Called when the session's callback has returned.</summary>
     private void Offered(int left)
     {
         if (_isFilling) Filled();
@@ -239,8 +248,8 @@ public sealed class BodyStream : Stream
 
     // ------------------------------------------------------------------ the end
 
-    /// <summary>Nobody reads the rest: it is skipped when it comes. Never blocks, so any thread.</summary>
-    /// <param name="disposing">True from <see cref="IDisposable.Dispose"/>.</param>
+    /// <summary>Discards the rest of the body when it arrives. Never blocks. Any thread.</summary>
+    /// <param name="disposing">True if called by <see cref="IDisposable.Dispose"/>.</param>
     protected override void Dispose(bool disposing)
     {
         if (disposing && Interlocked.Exchange(ref _isDisposed, 1) == 0 && Volatile.Read(ref _end) is null)
@@ -252,12 +261,12 @@ public sealed class BodyStream : Stream
         base.Dispose(disposing);
     }
 
-    // ------------------------------------------------------------------ what a stream is asked for
+    // ------------------------------------------------------------------ other members of Stream
 
     /// <inheritdoc/>
     public override bool CanRead => Volatile.Read(ref _isDisposed) == 0;
 
-    /// <summary>False: what is sent goes through the session.</summary>
+    /// <summary>False: data is sent through the session.</summary>
     public override bool CanWrite => false;
 
     /// <inheritdoc/>
@@ -266,7 +275,10 @@ public sealed class BodyStream : Stream
     /// <inheritdoc/>
     public override bool CanTimeout => true;
 
-    /// <summary>Longest time that a synchronous read waits for its first byte, in milliseconds; then it throws with category <see cref="ErrorCategory.Timeout"/>, and the stream goes on. From 1; -1 (the default) is without limit.</summary>
+    /// <summary>
+    /// Maximum time in milliseconds that a synchronous read waits for its first byte; then it throws with category
+    /// <see cref="ErrorCategory.Timeout"/>, and the stream stays usable. From 1; default -1, no limit.
+    /// </summary>
     public override int ReadTimeout
     {
         get => _readTimeoutMs;
@@ -279,17 +291,17 @@ public sealed class BodyStream : Stream
         return valueMs;
     }
 
-    /// <summary>A body has no length: its protocol may know one.</summary>
+    /// <summary>Not supported: a body has no known length.</summary>
     public override long Length => throw NoSeeking();
 
-    /// <summary>A body has no position.</summary>
+    /// <summary>Not supported: a body has no position.</summary>
     public override long Position
     {
         get => throw NoSeeking();
         set => throw NoSeeking();
     }
 
-    /// <summary>Nothing to do.</summary>
+    /// <summary>Has no effect.</summary>
     public override void Flush()
     {
     }
@@ -300,15 +312,15 @@ public sealed class BodyStream : Stream
     /// <inheritdoc/>
     public override void SetLength(long value) => throw NoSeeking();
 
-    /// <summary>A body is only read.</summary>
-    /// <param name="buffer">Not looked at.</param>
-    /// <param name="offset">Not looked at.</param>
-    /// <param name="count">Not looked at.</param>
+    /// <summary>Not supported: a body can only be read.</summary>
+    /// <param name="buffer">Ignored.</param>
+    /// <param name="offset">Ignored.</param>
+    /// <param name="count">Ignored.</param>
     public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException("A body can only be read. Send through the session.");
 
     private static NotSupportedException NoSeeking() => new("A body can only be read, and forwards.");
 
-    /// <summary>The body as its session sees it.</summary>
+    /// <summary>Receive handler that connects the body to its session.</summary>
     internal sealed class Feed(BodyStream body) : Intake
     {
         internal BodyStream Body => body;
@@ -323,7 +335,7 @@ public sealed class BodyStream : Stream
             body.End(new NetworkException(reason.Error with { Message = $"Cannot read the rest of the body: {reason}." }, reason.Exception));
     }
 
-    /// <summary>The one read that may be under way, used again for the next.</summary>
+    /// <summary>The pending read; reused for the next read.</summary>
     private sealed class BodyRead(BodyStream body) : Completion<int>(body.Engine)
     {
         private CancellationToken _cancellation;
@@ -337,7 +349,10 @@ public sealed class BodyStream : Stream
             _cancellation = cancellation;
         }
 
-        /// <summary>Registered for this read alone. By the reader, before it has the task: so it is given back after this.</summary>
+        /// <summary>
+        /// Registers the cancellation for this read only. Called by the reader before it has the task, so the
+        /// registration is released after this.
+        /// </summary>
         internal void Watch()
         {
             if (_cancellation.CanBeCanceled) _registration = _cancellation.UnsafeRegister(static (read, token) => ((BodyRead)read!).Cancel(token), this);
@@ -345,7 +360,7 @@ public sealed class BodyStream : Stream
 
         private void Cancel(CancellationToken token)
         {
-            // A late call for a read that has ended: the one that waits now has another token, or none.
+            // A late call for an earlier read: the current read has another token, or none.
             if (_cancellation == token) body.Cancel(token);
         }
 

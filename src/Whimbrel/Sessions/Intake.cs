@@ -1,23 +1,27 @@
 namespace Whimbrel;
 
 /// <summary>
-/// What takes part in a session's receiving beside its overrides. One at a time for each session, and only on the session's thread; its end
-/// is told when the session's is.
+/// Receive handler that gets a session's data in place of its overrides. At most one for each session, used on the
+/// session's thread only; it ends with the session.
 /// </summary>
 internal abstract class Intake
 {
-    /// <summary>The bytes that are unread. Gives what was taken, as <c>OnData</c> does.</summary>
+    /// <summary>Passes the unread bytes. Returns the number of consumed bytes, as <c>OnData</c> does.</summary>
     internal abstract int Take(Session session, ReadOnlySpan<byte> unread);
 
-    /// <summary>The callback that got the bytes has returned, and left so many.</summary>
+    /// <summary>
+    /// Called when the callback that received data has returned; <paramref name="left"/> bytes were not consumed.
+    /// </summary>
     internal abstract void Offered(Session session, int left);
 
-    /// <summary>What is unread will come again.</summary>
+    /// <summary>Called before unread data is passed again.</summary>
     internal abstract void OffersAgain();
 
-    /// <summary>The peer has finished, behind all that was taken. False: that is for the session.</summary>
+    /// <summary>
+    /// Called when the peer has finished, after all consumed data. Returns false to leave this to the session.
+    /// </summary>
     internal virtual bool TakesFinish(Session session) => false;
 
-    /// <summary>The session has no more to receive: its end has begun, or it handed over.</summary>
+    /// <summary>Called when the session receives no more: its end has begun, or it has handed over.</summary>
     internal abstract void End(CloseReason reason);
 }

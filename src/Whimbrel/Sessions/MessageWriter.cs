@@ -6,36 +6,37 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// Where serializers write one message, as long as it gets, before <see cref="Session.Send(MessageWriter)"/> queues it as a whole: for
-/// Utf8JsonWriter, MessagePack and whatever else takes an <see cref="IBufferWriter{T}"/>. Make one for each loop, thread or session and use it
-/// again and again: a message allocates nothing. Any thread, one at a time.
+/// A buffer in which serializers write one message of any length, before <see cref="Session.Send(MessageWriter)"/>
+/// queues it completely: for Utf8JsonWriter, MessagePack and any user of <see cref="IBufferWriter{T}"/>. Create one for
+/// each loop, thread or session and reuse it: messages then allocate nothing. Any thread, one at a time.
 /// </summary>
 /// <remarks>
-/// The memory is the writer's and belongs to no session until the send has taken it. So a message may be written across callbacks and awaits; sends
-/// in between go their way, and when the session ends or hands over meanwhile the send says so. A message that fits into 32 KiB
-/// is copied into the queue; of a longer one the queue takes the memory itself. The first 32 KiB stay with the writer for the next message.
+/// The memory belongs to the writer, and to no session, until the send has succeeded. So a message may be written
+/// across callbacks and awaits, with other sends in between; if the session ends or hands over, the result of the send
+/// reports it. A message of up to 32 KiB is copied into the queue; of a longer one the queue takes the memory itself.
+/// The first 32 KiB stay with the writer for the next message.
 /// </remarks>
-#pragma warning disable CA1001 // Disposing the window does nothing: its memory is the writer's.
+#pragma warning disable CA1001 // Disposing the window has no effect, because its memory belongs to the writer.
 public sealed class MessageWriter : IBufferWriter<byte>
 #pragma warning restore CA1001
 {
-    /// <summary>For those who ask for nothing in particular: enough to be worth the call.</summary>
+    /// <summary>Minimum space for calls without a size hint.</summary>
     private const int LeastRoom = 256;
 
-    /// <summary>As much as a send queue can be given.</summary>
+    /// <summary>Maximum size of a send queue.</summary>
     private const int MostBytes = 1 << 30;
 
     private readonly int _limit;
     private readonly Window _window;
     private WriterBlock? _first;
     private WriterBlock? _last;
-    private long _before; // bytes in the blocks before the last
-    private int _lent; // room that may be advanced over
+    private long _before; // bytes in the blocks before the last one
+    private int _lent; // space that may still be advanced over
     private bool _isSending;
 
-    /// <summary>A writer with nothing in it.</summary>
-    /// <param name="limitBytes">Longest message: 1 byte to 1 GiB. Default 64 MiB. Writing on throws.</param>
-    /// <exception cref="ArgumentOutOfRangeException">Not between 1 and 1 GiB.</exception>
+    /// <summary>Creates an empty writer.</summary>
+    /// <param name="limitBytes">Maximum message length, 1 byte to 1 GiB; writing more throws. Default 64 MiB.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The limit is not between 1 and 1 GiB.</exception>
     public MessageWriter(int limitBytes = 64 * 1024 * 1024)
     {
         if (limitBytes is < 1 or > MostBytes) Throw.OutOfRange(nameof(limitBytes), limitBytes, "between 1 and 1 GiB");
@@ -43,12 +44,13 @@ public sealed class MessageWriter : IBufferWriter<byte>
         _window = new Window(this);
     }
 
-    /// <summary>Bytes of the message so far.</summary>
+    /// <summary>Number of bytes written so far.</summary>
     public int Length => (int)_before + (_last?.Length ?? 0);
 
     /// <summary>
-    /// The message so far, for sends that take several pieces, such as <see cref="Session.SendAsync(ReadOnlySequence{byte}, CancellationToken)"/>. Valid until the writer is
-    /// used again.
+    /// The message so far, for sends of several pieces, such as
+    /// <see cref="Session.SendAsync(ReadOnlySequence{byte}, CancellationToken)"/>. Valid until the next use of the
+    /// writer.
     /// </summary>
     public ReadOnlySequence<byte> Written
     {
@@ -67,7 +69,8 @@ public sealed class MessageWriter : IBufferWriter<byte>
     }
 
     /// <inheritdoc/>
-    /// <exception cref="ArgumentOutOfRangeException">Negative, or more than the last call gave.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The count is negative, or larger than the last returned span or
+    /// memory.</exception>
     public void Advance(int count)
     {
         if ((uint)count > (uint)_lent) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_lent} bytes of the last GetMemory or GetSpan");
@@ -77,11 +80,13 @@ public sealed class MessageWriter : IBufferWriter<byte>
     }
 
     /// <summary>
-    /// Room behind what is written. Reaches this writer's memory only: when the message was sent or cleared, using it throws <see cref="InvalidOperationException"/>, until room
-    /// is asked for again. Pinned, it keeps <see cref="Session.Send(MessageWriter)"/> and <see cref="Clear"/> from giving the memory away.
+    /// Returns memory after the written bytes. It is bound to the writer: after the message was sent or cleared, using
+    /// it throws <see cref="InvalidOperationException"/> until the next call. While it is pinned,
+    /// <see cref="Session.Send(MessageWriter)"/> and <see cref="Clear"/> throw instead of releasing it.
     /// </summary>
-    /// <param name="sizeHint">Bytes needed at least. 0: some.</param>
-    /// <exception cref="InvalidOperationException">The message would be longer than the limit of the writer.</exception>
+    /// <param name="sizeHint">Minimum number of bytes; 0 for any.</param>
+    /// <exception cref="InvalidOperationException">The message would be longer than the limit of the
+    /// writer.</exception>
     public Memory<byte> GetMemory(int sizeHint = 0)
     {
         WriterBlock block = Room(sizeHint);
@@ -89,17 +94,22 @@ public sealed class MessageWriter : IBufferWriter<byte>
         return _window.Slice(block.Length, _lent);
     }
 
-    /// <summary>Room behind what is written. Valid until the next call on the writer, and until the message is sent: nothing can keep you from writing later.</summary>
-    /// <param name="sizeHint">Bytes needed at least. 0: some.</param>
-    /// <exception cref="InvalidOperationException">The message would be longer than the limit of the writer.</exception>
+    /// <summary>
+    /// Returns a span after the written bytes. Valid until the next call on the writer and until the message is sent;
+    /// writing to it later is not detected.
+    /// </summary>
+    /// <param name="sizeHint">Minimum number of bytes; 0 for any.</param>
+    /// <exception cref="InvalidOperationException">The message would be longer than the limit of the
+    /// writer.</exception>
     public Span<byte> GetSpan(int sizeHint = 0)
     {
         WriterBlock block = Room(sizeHint);
         return block.Bytes.AsSpan(block.Length, _lent);
     }
 
-    /// <summary>Drops what was written.</summary>
-    /// <exception cref="InvalidOperationException">Somebody has memory of <see cref="GetMemory"/> pinned, as a read that is under way does; or it is being sent.</exception>
+    /// <summary>Discards the written bytes.</summary>
+    /// <exception cref="InvalidOperationException">Memory of <see cref="GetMemory"/> is pinned, for example by a
+    /// pending read; or the writer is being sent.</exception>
     public void Clear()
     {
         CheckIdle();
@@ -108,24 +118,26 @@ public sealed class MessageWriter : IBufferWriter<byte>
 
     // ------------------------------------------------------------------ for the send
 
-    /// <summary>The message lies in one block, or there is none.</summary>
+    /// <summary>True if the message is in one block, or empty.</summary>
     internal bool IsInOneBlock => ReferenceEquals(_first, _last) && _last is not { IsRented: true };
 
     internal ReadOnlySpan<byte> WrittenInOneBlock => _last is { } block ? block.Written : default;
 
-    /// <summary>From here until <see cref="EndSend"/> nobody may use it, also not who is asked about the send.</summary>
+    /// <summary>Locks the writer until <see cref="EndSend"/>, also for callbacks of the send.</summary>
     internal void BeginSend()
     {
         CheckIdle();
         _isSending = true;
     }
 
-    /// <summary>The blocks of the message. They stay the writer's unless <see cref="EndSend"/> says that they were taken.</summary>
+    /// <summary>
+    /// The blocks of the message. The writer keeps them unless <see cref="EndSend"/> is called with tookBlocks.
+    /// </summary>
     internal WriterBlock Blocks
     {
         get
         {
-            // A block was asked for, and nothing written into it.
+            // A block was requested and nothing was written into it.
             if (_last is { Length: 0 } && !ReferenceEquals(_first, _last)) DropLast();
             return _first!;
         }
@@ -149,7 +161,7 @@ public sealed class MessageWriter : IBufferWriter<byte>
         int left = _limit - Length;
         if (least > left) Throw.State($"The message is longer than the limit of its writer: {Length} bytes are written, {least} more are wanted, and the limit is {_limit}. Nothing is lost: send or clear what there is, or give the writer a higher limit.");
         WriterBlock? block = _last;
-        // The rest of a block is used up, unless that is next to nothing for who did not say how much.
+        // The rest of a block is used up first, unless it is very small and the caller gave no size.
         if (block is null || block.Bytes.Length - block.Length < (sizeHint == 0 ? Math.Min(LeastRoom, left) : least)) block = AddBlock(least);
         _lent = Math.Min(block.Bytes.Length - block.Length, left);
         return block;
@@ -157,7 +169,7 @@ public sealed class MessageWriter : IBufferWriter<byte>
 
     private WriterBlock AddBlock(int least)
     {
-        // What is pinned stays where it is written: only a block in which nothing is yet would be given back here.
+        // Pinned memory stays where it is written: only an empty block would be returned here.
         if (_last is { Length: 0 }) DropLast();
         WriterBlock block = WriterBlocks.Take(least);
         if (_last is { } last)
@@ -228,10 +240,12 @@ public sealed class MessageWriter : IBufferWriter<byte>
 
     private static void ThrowSending() => Throw.State("The message is being sent: OnSending, or another thread, may not use its writer meanwhile.");
 
-    private static void ThrowPinned() => Throw.State("Somebody still writes into the memory of GetMemory: it is pinned, as by a read that is under way. Send or clear when that has ended.");
+    private static void ThrowPinned() => Throw.State("The memory of GetMemory is pinned, for example by a pending read. Send or clear when that has ended.");
 
-    /// <summary>What GetMemory gives: looked through anew at each use, so that it never reaches what was given away.</summary>
-    // Safe: a pointer is given out of a block of this writer, which is pinned and stays the writer's until Unpin.
+    /// <summary>
+    /// The memory that GetMemory returns. Each use looks the block up, so it never reaches memory that was passed on.
+    /// </summary>
+    // Safe: a pointer refers to a block of this writer, which is pinned and stays with the writer until Unpin.
     private sealed unsafe class Window(MessageWriter writer) : MemoryManager<byte>
     {
         private int _pins;
@@ -260,7 +274,7 @@ public sealed class MessageWriter : IBufferWriter<byte>
             return new MemoryHandle((byte*)pin.AddrOfPinnedObject() + elementIndex, pin, this);
         }
 
-        /// <summary>Any thread: where an operation ends.</summary>
+        /// <summary>May be called on any thread, where an operation ends.</summary>
         public override void Unpin() => Interlocked.Decrement(ref _pins);
 
         protected override void Dispose(bool disposing)

@@ -4,12 +4,14 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// What is received on one session is sent on another (contract 22). It takes part in the source's receiving, on the source's thread, and is
-/// known to the target's connection as one of its feeds, on that one's loop: there it waits for room, and hears of the end.
+/// Forwards the data received on one session to another (contract 22). As receive handler of the source it runs on the
+/// source's thread. On the loop of the target's connection it is registered as one of its inbound pipes, where it waits
+/// for space and is notified of the end.
 /// </summary>
 /// <remarks>
-/// The two meet by <see cref="Session.DeliverAgain"/> of the source, from any thread: it brings what is unread again, and looks whether the pipe is over.
-/// Nothing is kept in between: bytes are unread at the source, or queued at the target.
+/// Both sides use <see cref="Session.DeliverAgain"/> of the source, from any thread: it passes the unread data again
+/// and checks whether the pipe has ended. The pipe buffers nothing: bytes are either unread at the source or queued at
+/// the target.
 /// </remarks>
 internal sealed class Pipe : Intake
 {
@@ -20,12 +22,12 @@ internal sealed class Pipe : Intake
 
     private readonly Session _source;
     private readonly Session _target;
-    private readonly Connection? _connection; // the target's
+    private readonly Connection? _connection; // of the target
     private readonly uint _generation;
     private readonly Completion<PipeResult> _done;
     private CancellationTokenRegistration _registration;
-    private CloseReason _targetReason; // written before _asked says so
-    private int _asked; // what asks the source's thread to end it; the first wins
+    private CloseReason _targetReason; // written before _asked is set to TargetGone
+    private int _asked; // request to the source's thread to end the pipe; the first one counts
 
     // ---- the source's thread
     private long _bytes;
@@ -43,7 +45,7 @@ internal sealed class Pipe : Intake
 
     internal ValueTask<PipeResult> Task { get; }
 
-    // ---- of the target's connection, on its loop
+    // ---- used by the target's connection, on its loop
 
     internal Pipe? NextFeed { get; set; }
 
@@ -67,7 +69,7 @@ internal sealed class Pipe : Intake
         int taken = 0;
         while (taken < unread.Length && Volatile.Read(ref _asked) == Goes && _target.Connection is { } connection)
         {
-            // Room for what the target's own session says stays free: four marks are the limit.
+            // The rest of the target's queue is left for its own messages: the limit is four times the mark.
             long mark = connection.HoldMark;
             if (_target.PendingBytes > mark) break;
             int count = (int)Math.Min(unread.Length - taken, mark);
@@ -80,20 +82,23 @@ internal sealed class Pipe : Intake
     }
 
     /// <summary>
-    /// The target's connection, when what comes next may go there inside the system: on the source's own loop, with nothing queued. Otherwise null.
+    /// Connection of the target, if the next data may be spliced to it in the kernel: it is on the source's own loop
+    /// and has nothing queued. Otherwise null.
     /// </summary>
     internal Connection? SpliceTarget =>
         _connection is { } connection && ReferenceEquals(connection.Loop, _source.Loop) && Volatile.Read(ref _asked) == Goes && connection.TakesSplice(_generation) ? connection : null;
 
-    /// <summary>So many bytes have gone to the target inside the system.</summary>
+    /// <summary>Counts bytes that were spliced to the target in the kernel.</summary>
     internal void Spliced(int count) => _bytes += count;
 
-    /// <summary>What was left waits for room at the target, and the source's peer with it.</summary>
+    /// <summary>
+    /// Called when the target had no space for the rest: the source is held, and its peer has to wait.
+    /// </summary>
     internal override void Offered(Session session, int left)
     {
         if (left == 0) return;
         session.HoldForReader();
-        // Behind the hold: it may end it at once.
+        // Must run after the hold is set, because the call may release it immediately.
         AtTarget(waits: true);
     }
 
@@ -106,7 +111,8 @@ internal sealed class Pipe : Intake
                 break;
             case TargetGone:
                 Conclude(PipeEnd.TargetEnded, _targetReason);
-                // What it has queued still leaves: an answer may be on its way, to a request that nobody takes any more.
+                // The source closes gracefully, because its queue may contain an answer to a request that is no longer
+                // forwarded.
                 if (_targetReason.Cause != CloseCause.HandedOver) _source.Close();
                 break;
         }
@@ -114,7 +120,7 @@ internal sealed class Pipe : Intake
 
     internal override bool TakesFinish(Session session)
     {
-        // The target is gone, or nobody wants it any more: then it is no end that was passed on.
+        // If the target has ended or the pipe was cancelled, the end of stream is not forwarded.
         OffersAgain();
         if (_isOver) return false;
         _target.ShutdownSend();
@@ -133,7 +139,7 @@ internal sealed class Pipe : Intake
                 _target.Close();
                 break;
             default:
-                // A stream that was cut off must not look whole; a stop of its server cuts it off, too.
+                // Truncated data must not look complete; a stop of the server truncates it, too.
                 _target.Abort();
                 break;
         }
@@ -154,7 +160,10 @@ internal sealed class Pipe : Intake
         _done.SetResult(new PipeResult(_bytes, end, reason));
     }
 
-    /// <summary>Makes it known to the target's connection; there it is woken when there is room, now or later, or told that the target is gone.</summary>
+    /// <summary>
+    /// Registers the pipe at the target's connection, which wakes it when there is space, or reports that the target
+    /// has ended.
+    /// </summary>
     private void AtTarget(bool waits)
     {
         if (_connection is not { } connection)
@@ -172,12 +181,13 @@ internal sealed class Pipe : Intake
 
     // ------------------------------------------------------------------ any thread
 
-    /// <summary>There is room at the target.</summary>
+    /// <summary>Called when there is space at the target.</summary>
     internal void Wake() => _source.DeliverAgain();
 
     internal void TargetEnded(CloseReason reason)
     {
-        // The target's loop may tell it more than once, and the source's thread finds it out by itself: the first reason stays.
+        // The target's loop may call this more than once, and the source's thread may find the end itself: the first
+        // reason stays.
         if (Interlocked.CompareExchange(ref _asked, Telling, Goes) != Goes) return;
         _targetReason = reason;
         Volatile.Write(ref _asked, TargetGone);

@@ -5,28 +5,32 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// A part of what is received, read by others as a stream while the session keeps its connection: the body of a request, a message.
-/// The session goes on getting <see cref="OnData"/>, finds out which bytes are the body's, and offers them; what the reader does not want
-/// yet it leaves unread, as always, and is held then until the reader wants more.
+/// Body streams: other code reads a part of the received data as a stream, such as a request body, while the session
+/// keeps its connection. The session still gets <see cref="OnData"/>, determines which bytes belong to the body, and
+/// passes them to <see cref="DeliverBody"/>. Bytes that the reader does not want yet stay unconsumed, and the session
+/// is held until the reader wants more.
 /// </summary>
 public abstract partial class Session : IReceiveBuffer
 {
-    // What a callback answers has room behind what may be pending when it is called: a queue's limit is four times as much.
+    // The send queue's limit is four times this, so the answers to one callback's data fit in addition to the pending
+    // bytes.
     private const int MostAtATime = StrandBlock.MostToReceive;
 
     private Intake? _intake;
 
     /// <summary>
-    /// Begins a body: bytes of the peer that somebody else reads as a <see cref="Stream"/>, while this session keeps the connection. From
-    /// now on give the bytes of it to <see cref="DeliverBody"/>, and say <see cref="EndBody"/> behind the last one. One at a time.
+    /// Starts a body: bytes of the peer that other code reads as a <see cref="Stream"/>, while this session keeps the
+    /// connection. Pass its bytes to <see cref="DeliverBody"/>, and call <see cref="EndBody"/> after the last one. One
+    /// at a time.
     /// </summary>
     /// <remarks>
-    /// A reader that is slow holds the session: nothing is delivered, and the peer has to wait. A reader that disposes the
-    /// stream before its end wants no more: then <see cref="DeliverBody"/> takes what it is offered and throws it away, up to the limit, and the connection
-    /// can go on being used. When the session ends first, reads throw with its reason. The session's thread only.
+    /// A slow reader holds the session: nothing is delivered, and the peer has to wait. If the reader disposes the
+    /// stream before its end, <see cref="DeliverBody"/> consumes and discards the rest, up to the limit, and the
+    /// connection stays usable. If the session ends first, reads throw with its reason. The session's thread only.
     /// </remarks>
-    /// <param name="skipLimitBytes">Bytes thrown away for a reader that wants no more; with one more the session closes. 0 closes at the first. Default 256 KiB.</param>
-    /// <exception cref="InvalidOperationException">There is a body already, or the session is ending.</exception>
+    /// <param name="skipLimitBytes">Number of bytes discarded for a disposed reader; with one more byte the session
+    /// closes. 0 closes at the first byte. Default 256 KiB.</param>
+    /// <exception cref="InvalidOperationException">The session has a body already, or is ending.</exception>
     protected BodyStream StartBody(long skipLimitBytes = 256 * 1024)
     {
         if (skipLimitBytes < 0) Throw.OutOfRange(nameof(skipLimitBytes), skipLimitBytes, "0 or more");
@@ -37,21 +41,25 @@ public abstract partial class Session : IReceiveBuffer
     }
 
     /// <summary>
-    /// Offers the next bytes of the body. They go into the memory of the read that waits; without one nothing is taken. Leave unread what was
-    /// not taken: it comes again when the reader wants more. The session's thread only.
+    /// Copies the next bytes of the body into the memory of the pending read. Without a pending read nothing is
+    /// consumed. Leave the rest unconsumed: it is passed again when the reader wants more. The session's thread only.
     /// </summary>
-    /// <param name="data">Bytes of the body alone, without what the protocol puts around them. Several calls in one callback may fill one read.</param>
-    /// <returns>How many were taken, from the start.</returns>
-    /// <exception cref="InvalidOperationException">There is no body.</exception>
+    /// <param name="data">Bytes of the body, without the framing of the protocol. Several calls in one callback may
+    /// fill one read.</param>
+    /// <returns>Number of bytes consumed, from the start.</returns>
+    /// <exception cref="InvalidOperationException">The session has no body.</exception>
     protected int DeliverBody(ReadOnlySpan<byte> data) => Body(nameof(DeliverBody)).Offer(data);
 
-    /// <summary>The body is over: its reader comes to the end, or, with an exception, gets that. The session's thread only.</summary>
-    /// <param name="failure">Why there is no more, when it is not the end: what the reader's next read throws. An <see cref="IOException"/> is what readers of streams expect.</param>
-    /// <exception cref="InvalidOperationException">There is no body.</exception>
+    /// <summary>
+    /// Ends the body: its reader reaches the end or, with an exception, gets that exception. The session's thread only.
+    /// </summary>
+    /// <param name="failure">Exception for the reader's next read if the body is incomplete; readers of streams expect
+    /// an <see cref="IOException"/>. Null: the body is complete.</param>
+    /// <exception cref="InvalidOperationException">The session has no body.</exception>
     protected void EndBody(Exception? failure = null)
     {
         BodyStream body = Body(nameof(EndBody));
-        // It was held for a reader that does not come any more.
+        // The session was held for the reader, and no further read will release it.
         if (body.HasRefused) DeliverAgain();
         _intake = null;
         body.End(failure);
@@ -68,7 +76,7 @@ public abstract partial class Session : IReceiveBuffer
         return feed.Body;
     }
 
-    /// <summary>On the session's thread, and it has none yet.</summary>
+    /// <summary>Throws unless this is the session's thread and neither a body nor a pipe is in progress.</summary>
     private void CheckIntake(string member)
     {
         if (RunningStrand is null)
@@ -81,7 +89,10 @@ public abstract partial class Session : IReceiveBuffer
         if (_intake is not null) Throw.State("The session has a body or a pipe that has not ended.");
     }
 
-    /// <summary>A hand-over that is watched: <paramref name="until"/> hears of the end, also of the one that is not the hand-over's.</summary>
+    /// <summary>
+    /// Hands over and calls <paramref name="until"/> at the end of this session, also if something other than the
+    /// hand-over ends it.
+    /// </summary>
     internal void HandOverTo(Session next, Intake until)
     {
         CheckIntake(nameof(HandOver));
@@ -89,19 +100,27 @@ public abstract partial class Session : IReceiveBuffer
         _intake = until;
     }
 
-    /// <summary>It has the bytes of the peer where they lie, and gives none of them to others.</summary>
+    /// <summary>
+    /// True if the session consumes received bytes in place, without passing them to a body, a pipe or an async
+    /// callback.
+    /// </summary>
     internal virtual bool TakesLargeBlocks => _intake is null && _receiving is not AsyncReceive;
 
     /// <summary>
-    /// Memory of the session's own for what comes much at a time. Where the engine can, it receives 16 KiB and more into this array, and <see cref="OnReceived"/> gets a span of it instead of one of the
-    /// engine's memory: a session that keeps its bytes need not copy them. <c>data.Overlaps(array)</c> tells. Null, the default: the engine's memory. Session's thread, or before the session is used.
+    /// Buffer of the session for large receives. Where the engine supports it, it receives 16 KiB and more into this
+    /// array, and <see cref="OnReceived"/> gets a span of it instead of the engine's memory. A session that keeps its
+    /// data then need not copy it; <c>data.Overlaps(array)</c> shows whether the array was used. Default null: the
+    /// engine's memory. Set it on the session's thread, or before the session is used.
     /// </summary>
-    /// <exception cref="InvalidOperationException">It was set elsewhere.</exception>
+    /// <exception cref="InvalidOperationException">Set on another thread after the session was used.</exception>
     /// <remarks>
-    /// A wish: engines of Linux follow it without TLS, once several receives were large, while nothing is unread and, with callbacks on the pool, none runs; the bytes and their order are the same everywhere. An array of less
-    /// than 16 KiB is not used, and of a longer one than 256 KiB the beginning: so much comes at a time at most. 32 to 128 KiB are good. It is the session's: inside <see cref="OnReceived"/> another one may be set, which is used from the next
-    /// receive on; in one that stays set the next receive writes, on the pool also while another callback runs. A session that takes over the connection sets its own;
-    /// one that overrides <see cref="OnReceivedAsync"/> gets copies, and has none.
+    /// A hint: the engines for Linux follow it without TLS, after several large receives, while nothing is unread and
+    /// no callback runs on the pool. The bytes and their order are the same everywhere. Arrays under 16 KiB are not
+    /// used; of arrays over 256 KiB only the beginning is used. 32 to 128 KiB are good sizes. Inside
+    /// <see cref="OnReceived"/> another array may be set, which is used from the next receive on. An array that stays
+    /// set is overwritten by the next receive, on the pool also while another callback runs. A session that takes over
+    /// the connection sets its own. A session that overrides <see cref="OnReceivedAsync"/> gets copies and does not use
+    /// the array.
     /// </remarks>
     protected byte[]? ReceiveBuffer
     {
@@ -113,16 +132,19 @@ public abstract partial class Session : IReceiveBuffer
         }
     }
 
-    /// <summary>The same for a strand, when nobody looks at it.</summary>
+    /// <summary>Same as <see cref="ReceiveBuffer"/>, for the strand while no callback runs.</summary>
     internal byte[]? OwnMemory => ReceiveBuffer;
 
-    /// <summary>It keeps what it receives, and gives the engine memory of its own for what comes much at a time: then nothing is copied.</summary>
+    /// <summary>True if the session provides its own memory for large receives, so that nothing is copied.</summary>
     internal virtual bool LendsRoom => ReceiveBuffer is { Length: >= PipeSegments.BulkBytes };
 
-    /// <summary>Memory for the next receive, whose bytes it is offered where they lie; it keeps those that it wants to. Then, or instead, comes <see cref="DropRoom"/>. Its loop.</summary>
+    /// <summary>
+    /// Returns memory for the next receive. Its bytes are then offered in place, and <see cref="DropRoom"/> follows;
+    /// without data only <see cref="DropRoom"/> is called. The session's loop.
+    /// </summary>
     internal virtual Span<byte> LendRoom() => ReceiveBuffer is { } buffer ? buffer.AsSpan(0, Math.Min(buffer.Length, MostAtATime)) : default;
 
-    /// <summary>The engine writes there no more.</summary>
+    /// <summary>Called when the engine has stopped writing to the memory.</summary>
     internal virtual void DropRoom()
     {
     }
@@ -135,13 +157,13 @@ public abstract partial class Session : IReceiveBuffer
         DropRoom();
     }
 
-    /// <summary>All that it receives goes there.</summary>
+    /// <summary>The pipe that receives all data of the session, or null.</summary>
     internal Pipe? Piping => _intake as Pipe;
 
     internal int CallUnread(ReadOnlySpan<byte> unread)
     {
         int taken = _intake is { } intake ? intake.Take(this, unread) : OnData(unread);
-        // Not the one of above: the callback may have ended one body and begun the next.
+        // Read again: the callback may have ended one body and started the next.
         _intake?.Offered(this, unread.Length - taken);
         return taken;
     }
@@ -155,7 +177,7 @@ public abstract partial class Session : IReceiveBuffer
         intake.End(reason);
     }
 
-    /// <summary>Nothing is delivered until <see cref="DeliverAgain"/>. Inside a callback.</summary>
+    /// <summary>Stops deliveries until <see cref="DeliverAgain"/>. Inside a callback.</summary>
     internal void HoldForReader()
     {
         if (RunningStrand is { } strand) strand.HoldForReader();
@@ -163,9 +185,11 @@ public abstract partial class Session : IReceiveBuffer
     }
 
     /// <summary>
-    /// What is unread comes again (<see cref="OnData"/>), though nothing new has come; in a callback that gets bytes, what that one leaves. For a protocol that
-    /// stopped for a reason of its own, as an answer that somebody else gives. Not inside the call, with nothing unread not at all, and while the session is paused
-    /// or held not before that ends; what <see cref="SetMinimumBytes"/> asked for stays asked. Any thread. After the end nothing happens.
+    /// Passes unread bytes to <see cref="OnData"/> again although nothing new has arrived; in a callback that receives
+    /// data, the bytes which that callback leaves. For a protocol that stopped for its own reason, such as an answer
+    /// produced elsewhere. Never calls OnData inside this call, and not with nothing unread. While the session is
+    /// paused or held it waits for the end of that; a pending <see cref="SetMinimumBytes"/> stays in effect. Any
+    /// thread. No effect after the end.
     /// </summary>
     protected internal void DeliverAgain()
     {
@@ -176,7 +200,7 @@ public abstract partial class Session : IReceiveBuffer
         }
         else if (_connection is not { } connection)
         {
-            // It has ended, or was handed over.
+            // The connection has ended or was handed over.
         }
         else if (connection.Strand is not null || !connection.Loop.IsCurrent)
         {

@@ -4,34 +4,40 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// How long a session waits: for anything, for the peer to send, for the peer to take, and for a phase of its protocol. The limits are looked at now and
-/// then (docs/design/0024), so that a byte costs nothing and a phase that begins anew a few stores.
+/// Timeouts of a session: idle, receive, send, and phases of its protocol. The loop checks them at intervals
+/// (docs/design/0024), so a received byte costs nothing and the start of a phase only a few stores.
 /// </summary>
 public abstract partial class Session
 {
     private TimeLimits? _limits;
 
     /// <summary>
-    /// As <see cref="ConnectionOptions.IdleTimeout"/>, which it is until it is set; zero is never. Its time begins anew when it is set. Any thread. Ends with the session: the next one
-    /// in a hand-over has its own.
+    /// Idle timeout of this session. <see cref="ConnectionOptions.IdleTimeout"/> until it is set; zero disables it.
+    /// Setting it restarts its time. Any thread. Ends with the session: in a hand-over the next session has its own.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">Neither zero nor 100 ms up to 7 days.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The value is neither zero nor 100 ms to 7 days.</exception>
     public TimeSpan IdleTimeout
     {
         get => GetTimeout(TimeLimit.Idle);
         set => SetTimeout(TimeLimit.Idle, value, nameof(IdleTimeout));
     }
 
-    /// <summary>As <see cref="ConnectionOptions.ReceiveTimeout"/>, which it is until it is set; zero is never. The rest as <see cref="IdleTimeout"/>.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Neither zero nor 100 ms up to 7 days.</exception>
+    /// <summary>
+    /// Receive timeout of this session. <see cref="ConnectionOptions.ReceiveTimeout"/> until it is set; zero disables
+    /// it. Otherwise as <see cref="IdleTimeout"/>.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is neither zero nor 100 ms to 7 days.</exception>
     public TimeSpan ReceiveTimeout
     {
         get => GetTimeout(TimeLimit.Receive);
         set => SetTimeout(TimeLimit.Receive, value, nameof(ReceiveTimeout));
     }
 
-    /// <summary>As <see cref="ConnectionOptions.SendTimeout"/>, which it is until it is set; zero is never. The rest as <see cref="IdleTimeout"/>.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Neither zero nor 100 ms up to 7 days.</exception>
+    /// <summary>
+    /// Send timeout of this session. <see cref="ConnectionOptions.SendTimeout"/> until it is set; zero disables it.
+    /// Otherwise as <see cref="IdleTimeout"/>.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is neither zero nor 100 ms to 7 days.</exception>
     public TimeSpan SendTimeout
     {
         get => GetTimeout(TimeLimit.Send);
@@ -39,37 +45,39 @@ public abstract partial class Session
     }
 
     /// <summary>
-    /// From now on this phase runs, instead of the one before. When it takes longer than its limit, <see cref="OnTimeout"/> is told, with cause
-    /// <see cref="CloseCause.PhaseTimeout"/>; never early, and some 20 ms late. Costs a look at a coarse clock and a few stores, so that each message may
-    /// begin one; the first of a session allocates. It runs on in a pause, under back-pressure and after the peer's end; a handshake
-    /// (<see cref="UpgradeToTls"/>) has its own deadline, and after it the phase is looked at again. Before OnConnected it is begun and
-    /// not looked at. The session's thread only.
+    /// Starts a phase and ends the previous one. If it takes longer than its limit, <see cref="OnTimeout"/> is called
+    /// with cause <see cref="CloseCause.PhaseTimeout"/>: never early, and about 20 ms late. Cheap enough for every
+    /// message; only the first phase of a session allocates. The time also runs during a pause, under back-pressure and
+    /// after the peer's end of stream. A handshake (<see cref="UpgradeToTls"/>) has its own deadline; the phase is
+    /// checked again after it. Before OnConnected a phase may be started, but is not checked. The session's thread
+    /// only.
     /// </summary>
-    /// <param name="phase">Its name, limit and rate.</param>
+    /// <param name="phase">Name, limit and minimum rate of the phase.</param>
     protected void BeginPhase(SessionPhase phase)
     {
         ArgumentNullException.ThrowIfNull(phase);
         if (PhaseConnection(nameof(BeginPhase)) is not { } connection) return;
         TimeLimits limits = _limits ?? NewLimits();
-        // Behind the clock that timers go by, never in front of it.
+        // Rounded up to a time that the coarse clock cannot have passed yet: a phase must never end early.
         long nowMs = Loop.Engine.CoarseMs + Engine.CoarseLagMs;
         limits.Begin(phase, nowMs, connection.BytesReceived, connection.HeldMs);
         if (connection.Strand is not null) Interlocked.MemoryBarrier();
         if (nowMs + phase.LimitMs < limits.NextLookMs) AskForLook(connection, phase.LimitMs);
     }
 
-    /// <summary>No phase runs any more. The session's thread only.</summary>
+    /// <summary>Ends the current phase. The session's thread only.</summary>
     protected void EndPhase()
     {
         if (_limits?.Phase is not null && PhaseConnection(nameof(EndPhase)) is not null) _limits.Begin(null, 0, 0, 0);
     }
 
     /// <summary>
-    /// A time limit has passed: of silence (<see cref="IdleTimeout"/>, <see cref="ReceiveTimeout"/>, <see cref="SendTimeout"/>) or of a phase. The default
-    /// ends the connection for this reason: by a close, so that what is queued still leaves, and for a peer that takes nothing by an abort.
-    /// An override may say something first, or do something else: then a silence begins anew, and the phase is over.
+    /// Called when <see cref="IdleTimeout"/>, <see cref="ReceiveTimeout"/>, <see cref="SendTimeout"/> or a phase has
+    /// passed. The default ends the connection for this reason: with a close, so that queued data is still sent; for a
+    /// send timeout with an abort. An override may send a message first or do something else: the timeout then starts
+    /// again, and a phase is over.
     /// </summary>
-    /// <param name="reason">Which, as the reason of an end.</param>
+    /// <param name="reason">Timeout that has passed, as the reason of an end.</param>
     protected virtual void OnTimeout(CloseReason reason)
     {
         if (reason.Cause == CloseCause.SendTimeout) AbortWith(reason);
@@ -80,7 +88,9 @@ public abstract partial class Session
 
     internal TimeLimits? Limits => _limits;
 
-    /// <summary>Its limits, with what the options say; null when there is none. Loop's thread.</summary>
+    /// <summary>
+    /// Returns the session's timeouts combined with those of the options, or null if there are none. Loop's thread.
+    /// </summary>
     internal TimeLimits? LimitsOn(HostShard shard)
     {
         ConnectionOptions options = shard.Options;
@@ -125,7 +135,7 @@ public abstract partial class Session
         else connection.Loop.PostControl(static (_, c, _, g) => ((Connection)c!).LookIn((uint)g, 0), connection, null, _generation);
     }
 
-    /// <summary>Null when the connection has ended under a callback on the pool.</summary>
+    /// <summary>Returns null if the connection has ended while a callback runs on the pool.</summary>
     private Connection? PhaseConnection(string member)
     {
         if (_connection is not { } connection)

@@ -2,25 +2,30 @@ using Whimbrel.Connections;
 
 namespace Whimbrel;
 
-/// <summary>One session's bytes to another (contract 22).</summary>
+/// <summary>Forwarding received data to another session (contract 22).</summary>
 public abstract partial class Session
 {
     private bool _wasHandedOver;
 
     /// <summary>
-    /// From now on what this session receives, what is unread included, is sent on <paramref name="target"/>, and <see cref="OnData"/> gets nothing, until one
-    /// of the two ends or the token is cancelled. One direction: for the other call it on the target. The session's thread only; the target may live on another loop.
+    /// Forwards everything that this session receives, unread bytes included, to <paramref name="target"/>, instead of
+    /// passing it to <see cref="OnData"/>, until one of the two ends or the token is cancelled. One direction: for
+    /// the other one call it on the target. The session's thread only; the target may run on another loop.
     /// </summary>
     /// <remarks>
-    /// When the target has more queued than its back-pressure mark, this session's peer has to wait; the target's peer is never judged slow by what comes so. The peer's
-    /// FIN is passed on by the target's <see cref="ShutdownSend"/>, in place of <see cref="OnEndOfStream"/>. When this session ends otherwise the target is
-    /// aborted, so that what was cut off does not look whole; after a Close of one's own it is closed. When the target ends this session is closed.
-    /// A hand-over of either ends the pipe and nothing else. The target's OnSending is not asked.
+    /// While the target has more queued than its high-water mark, this session is not read; the target's slow-consumer
+    /// policy does not apply to forwarded data. The peer's FIN is forwarded with the target's
+    /// <see cref="ShutdownSend"/>, instead of calling <see cref="OnEndOfStream"/>. If this session is closed locally,
+    /// the target is closed; any other end of it aborts the target, so that truncated data does not look complete. If
+    /// the target ends, this session is closed. A hand-over of either one ends only the pipe. The target's OnSending is
+    /// not called.
     /// </remarks>
-    /// <param name="target">A connected session; it may be this one.</param>
-    /// <param name="cancellationToken">Ends the pipe: both sessions go on, and what is unread comes to <see cref="OnData"/>.</param>
-    /// <returns>How it ended; it never throws.</returns>
-    /// <exception cref="InvalidOperationException">A body or another pipe of this session is under way, the session is ending, or the target has no connection yet.</exception>
+    /// <param name="target">Connected session that receives the data; it may be this one.</param>
+    /// <param name="cancellationToken">Ends the pipe: both sessions continue, and unread data is passed to
+    /// <see cref="OnData"/> again.</param>
+    /// <returns>The side that ended and the reason; the task never fails.</returns>
+    /// <exception cref="InvalidOperationException">A body or another pipe of this session is in progress, the session
+    /// is ending, or the target has no connection yet.</exception>
     protected ValueTask<PipeResult> PipeTo(Session target, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(target);
@@ -41,7 +46,10 @@ public abstract partial class Session
         if (ReferenceEquals(_intake, pipe)) _intake = null;
     }
 
-    /// <summary>Of a session that has no connection any more. Cause None: it is ending, and its last callback is still to come. Any thread.</summary>
+    /// <summary>
+    /// Reason of the end, for a session without a connection. Cause None: it is ending, and its last callback is still
+    /// to come. Any thread.
+    /// </summary>
     internal CloseReason EndReason =>
         ReferenceEquals(Volatile.Read(ref _endWaits), EndWait.Over) ? _endReason : Volatile.Read(ref _wasHandedOver) ? new CloseReason(CloseCause.HandedOver) : default;
 }

@@ -6,43 +6,48 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// Giving a session something to run in the order of its callbacks, from any thread (contract 18). On the loop it is an item of the
-/// mailbox's data lane and so keeps its place between the sends of its caller; on the pool it is an event of the strand. Those that
-/// were taken and have not run are counted here: the last callback waits for them.
+/// Runs actions in the order of the session's callbacks, from any thread (contract 18). On the loop a post is an item
+/// in the mailbox's data lane, so it keeps its order among the sends of its caller; on the pool it is an event of the
+/// strand. Accepted posts that have not run are counted here, because the last callback waits for them.
 /// </summary>
 public abstract partial class Session
 {
-    /// <summary>Lowest bit of <see cref="_posts"/>; the bits above count what was taken and has not run.</summary>
+    /// <summary>Lowest bit of <see cref="_posts"/>; the higher bits count accepted posts that have not run.</summary>
     private const int TakesPosts = 1;
     private const int OnePost = 2;
 
     private static readonly Action<object?> s_rethrowPosted = static thrown => ((ExceptionDispatchInfo)thrown!).Throw();
 
-    // Of a session whose callbacks run on the loop; on the pool the strand knows.
+    // For sessions with callbacks on the loop; on the pool the strand counts.
     private int _posts;
 
     /// <summary>
-    /// Runs <paramref name="action"/> on the session's thread between two callbacks; never inside the caller's stack. What was sent
-    /// to this session before by the same caller goes first. Sends of the action leave like those of a callback, and what it throws
-    /// goes to <see cref="OnError"/>. Any thread.
+    /// Runs <paramref name="action"/> on the session's thread between two callbacks, after earlier sends of the same
+    /// caller to this session; never inside the call. Sends of the action leave like those of a callback, and an
+    /// exception goes to <see cref="OnError"/>. Any thread.
     /// </summary>
     /// <remarks>
-    /// Taken from OnConnected until the connection has ended; what was taken runs, if need be right before
-    /// <see cref="OnDisconnecting"/> and <see cref="OnDisconnected"/>: a send gives <see cref="SendResult.Closed"/> then.
-    /// With callbacks on the loop what another thread sends later goes behind what the action sends, unless the session sends on its loop meanwhile: that goes behind both, and the action behind that.
+    /// Accepted from OnConnected until the connection has ended. An accepted action always runs, at the latest right
+    /// before <see cref="OnDisconnecting"/> and <see cref="OnDisconnected"/>; sends then return
+    /// <see cref="SendResult.Closed"/>. With callbacks on the loop, later sends of another thread are queued after the
+    /// sends of the action, unless the session sends on its loop in between. Such a send is queued after the other
+    /// thread's, and before those of the action.
     /// </remarks>
-    /// <param name="action">What to run.</param>
-    /// <returns>False when there is no connection, or it has ended, or was handed over: it will not run.</returns>
+    /// <param name="action">Action to run.</param>
+    /// <returns>False if there is no connection, or it has ended or was handed over: the action will not run.</returns>
     public bool Post(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
         return PostCall(action, null);
     }
 
-    /// <summary>As <see cref="Post(Action)"/>, with an argument and so without a closure: allocates nothing.</summary>
-    /// <param name="action">What to run.</param>
-    /// <param name="state">Its argument.</param>
-    /// <returns>False when there is no connection, or it has ended, or was handed over: it will not run.</returns>
+    /// <summary>
+    /// Runs an action like <see cref="Post(Action)"/>, with an argument: without a closure, and so without an
+    /// allocation.
+    /// </summary>
+    /// <param name="action">Action to run.</param>
+    /// <param name="state">Argument of the action.</param>
+    /// <returns>False if there is no connection, or it has ended or was handed over: the action will not run.</returns>
     public bool Post(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
@@ -50,22 +55,25 @@ public abstract partial class Session
     }
 
     /// <summary>
-    /// Starts an async function as <see cref="Post(Action)"/> runs an action. It is not serialized with callbacks where it awaits: awaits of this library
-    /// inside of it continue in the session's order, those of others wherever they do. What it throws, also after an await, goes to
-    /// <see cref="OnError"/> and ends the connection, as what a callback throws; after the end of the connection it is a notice.
+    /// Starts an async function like <see cref="Post(Action)"/> runs an action. Callbacks may run while it awaits.
+    /// Awaits of this library resume in the session's order, other awaits wherever they complete. Its exception, also
+    /// after an await, goes to <see cref="OnError"/> and ends the connection; after the end of the connection it is a
+    /// diagnostic event.
     /// </summary>
-    /// <param name="function">What to start.</param>
-    /// <returns>False when there is no connection, or it has ended, or was handed over: it will not run.</returns>
+    /// <param name="function">Function to start.</param>
+    /// <returns>False if there is no connection, or it has ended or was handed over: the function will not
+    /// run.</returns>
     public bool Post(Func<Task> function)
     {
         ArgumentNullException.ThrowIfNull(function);
         return PostCall(function, this);
     }
 
-    /// <summary>As <see cref="Post(Func{Task})"/>, with an argument.</summary>
-    /// <param name="function">What to start.</param>
-    /// <param name="state">Its argument.</param>
-    /// <returns>False when there is no connection, or it has ended, or was handed over: it will not run.</returns>
+    /// <summary>Starts an async function like <see cref="Post(Func{Task})"/>, with an argument.</summary>
+    /// <param name="function">Function to start.</param>
+    /// <param name="state">Argument of the function.</param>
+    /// <returns>False if there is no connection, or it has ended or was handed over: the function will not
+    /// run.</returns>
     public bool Post(Func<object?, Task> function, object? state)
     {
         ArgumentNullException.ThrowIfNull(function);
@@ -74,19 +82,24 @@ public abstract partial class Session
     }
 
     /// <summary>
-    /// As <see cref="Post(Action)"/>, and completes when it has run: true. False, at once, when it will not run. The awaiting code
-    /// goes on on the loop, or in the order of the session, that it awaits in, else on the thread pool.
+    /// Runs an action like <see cref="Post(Action)"/> and completes when it has run: with true; or at once with false
+    /// if it will not run. The awaiting code resumes on the loop or in the session's order if it awaits there,
+    /// otherwise on the thread pool.
     /// </summary>
-    /// <param name="action">What to run. What it throws goes to who awaits, and does not end the connection.</param>
+    /// <param name="action">Action to run. Its exception goes to the awaiting code and does not end the
+    /// connection.</param>
     public ValueTask<bool> PostAsync(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
         return PostAwaited(action);
     }
 
-    /// <summary>As <see cref="PostAsync(Action)"/>, with an argument and so without a closure: allocates nothing.</summary>
-    /// <param name="action">What to run. What it throws goes to who awaits.</param>
-    /// <param name="state">Its argument.</param>
+    /// <summary>
+    /// Runs an action like <see cref="PostAsync(Action)"/>, with an argument: without a closure, and so without an
+    /// allocation.
+    /// </summary>
+    /// <param name="action">Action to run. Its exception goes to the awaiting code.</param>
+    /// <param name="state">Argument of the action.</param>
     public ValueTask<bool> PostAsync(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
@@ -99,20 +112,21 @@ public abstract partial class Session
     }
 
     /// <summary>
-    /// Starts an async function on the session's thread, and completes when it has ended. What it sends on the loop goes behind what other threads have sent before. Awaits of this library inside of it go on
-    /// on the loop, or on the pool in the session's order; those of others go on wherever they do: come back by another PostAsync.
-    /// The connection's end does not wait for what is awaited.
+    /// Starts an async function on the session's thread, and completes when it has ended. What it sends on the loop is
+    /// queued after earlier sends of other threads. Awaits of this library resume on the loop, or on the pool in the
+    /// session's order; other awaits resume wherever they complete: use another PostAsync to return. The connection's
+    /// end does not wait for the function.
     /// </summary>
-    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    /// <param name="function">Function to start. Its exception goes to the awaiting code.</param>
     public ValueTask<bool> PostAsync(Func<Task> function)
     {
         ArgumentNullException.ThrowIfNull(function);
         return PostAwaited(function);
     }
 
-    /// <summary>As <see cref="PostAsync(Func{Task})"/>, with an argument.</summary>
-    /// <param name="function">What to start. What it throws goes to who awaits.</param>
-    /// <param name="state">Its argument.</param>
+    /// <summary>Starts an async function like <see cref="PostAsync(Func{Task})"/>, with an argument.</summary>
+    /// <param name="function">Function to start. Its exception goes to the awaiting code.</param>
+    /// <param name="state">Argument of the function.</param>
     public ValueTask<bool> PostAsync(Func<object?, Task> function, object? state)
     {
         ArgumentNullException.ThrowIfNull(function);
@@ -131,11 +145,11 @@ public abstract partial class Session
     private bool PostCall(Delegate action, object? state)
     {
         if (_connection is not { } connection) return false;
-        // With one counted neither the connection nor its session can be another's before it has run.
+        // While a post is counted, connection and session cannot be reused for another one.
         if (!TryCountPost())
         {
             if (connection.Strand is { } strand && strand.Serves(_generation) && strand.TryPostCall(this, action, state)) return true;
-            // The strand may have left between the two.
+            // The strand may have been detached between the two checks.
             if (!TryCountPost()) return false;
         }
 
@@ -154,19 +168,21 @@ public abstract partial class Session
         }
     }
 
-    /// <summary>Loop's thread; never for a session that has a strand.</summary>
+    /// <summary>Starts to accept posts. Loop's thread; never for a session that has a strand.</summary>
     internal void StartPosts() => Volatile.Write(ref _posts, TakesPosts);
 
-    /// <summary>Takes no more. True when none is under way. Loop's thread.</summary>
+    /// <summary>Stops accepting posts. Returns true if none is pending. Loop's thread.</summary>
     internal bool StopPosts() => (Interlocked.And(ref _posts, ~TakesPosts) & ~TakesPosts) == 0;
 
-    /// <summary>One has run. True when somebody may have waited for it.</summary>
+    /// <summary>
+    /// Counts one post as run. Returns true if it was the last one, so that the connection may be waiting for it.
+    /// </summary>
     internal bool EndPost() => Interlocked.Add(ref _posts, -OnePost) == 0;
 
-    /// <summary>None is under way, and none will be.</summary>
+    /// <summary>True if no post is pending and none will be accepted.</summary>
     internal bool PostsAreOver => Volatile.Read(ref _posts) == 0;
 
-    /// <summary>Runs what was posted, and gives what it threw, unless that goes to somebody who awaits.</summary>
+    /// <summary>Runs a posted action. Returns its exception, unless an awaiting caller receives that.</summary>
     internal static Exception? RunPosted(Delegate action, object? state)
     {
         try

@@ -3,28 +3,35 @@ using Whimbrel.Connections;
 
 namespace Whimbrel;
 
-/// <summary>Receiving by an async method: the session gets nothing more while it runs.</summary>
+/// <summary>Receiving by an async method: no more data is delivered while it runs.</summary>
 public abstract partial class Session
 {
-    /// <summary>What a posted action is that brings the exception of an OnReceivedAsync to its session: it has that name in messages.</summary>
+    /// <summary>
+    /// The posted action that carries the exception of an OnReceivedAsync to its session; messages then name
+    /// OnReceivedAsync.
+    /// </summary>
     internal static readonly Action<object?> RethrowReceived = static thrown => ((ExceptionDispatchInfo)thrown!).Throw();
 
     private static readonly Action<object?> s_release = static session => ((Session)session!).ReleaseCallback();
 
-    // An AsyncReceive, or the array of ReceiveBuffer: most sessions have neither, and a method that awaits gets copies in any case.
+    // An AsyncReceive, or the array of ReceiveBuffer. One field serves both, because a class with an async callback
+    // gets copies in any case.
     private object? _receiving;
 
     /// <summary>
-    /// Bytes arrived: <see cref="OnReceived"/> for methods that await. All are taken. Until the task has completed nothing more is
-    /// delivered, neither bytes nor the peer's end, and the peer has to wait; other callbacks may come where it awaits. For classes that override neither
-    /// <see cref="OnReceived"/> nor <see cref="OnData"/>.
+    /// Called with received data, like <see cref="OnReceived"/>, for methods that await. All of it counts as consumed.
+    /// Until the task has completed, no more data and no end of stream is delivered, and the peer has to wait; other
+    /// callbacks may run while it awaits. For classes that override neither <see cref="OnReceived"/> nor
+    /// <see cref="OnData"/>.
     /// </summary>
     /// <remarks>
-    /// It begins on the session's thread. Awaits of this library go on there; others go on wherever they do. The end of the connection does not
-    /// wait for it: sends give <see cref="SendResult.Closed"/> then. A stop of the server does. What it throws goes to <see cref="OnError"/> and ends the
-    /// connection, as in any callback; after the end a notice tells. After a hand-over the next session receives at once.
+    /// Starts on the session's thread. Awaits of this library resume there; other awaits resume wherever they complete.
+    /// The end of the connection does not wait for it; sends then return <see cref="SendResult.Closed"/>. A stop of the
+    /// server does wait. Its exception goes to <see cref="OnError"/> and ends the connection, as in any callback; after
+    /// the end it is a diagnostic event. After a hand-over the next session receives at once.
     /// </remarks>
-    /// <param name="data">A copy of this call's own, valid until its task has completed, also when the connection ends before.</param>
+    /// <param name="data">Copy of the received bytes, valid until the task has completed, also if the connection ends
+    /// before.</param>
     protected virtual ValueTask OnReceivedAsync(ReadOnlyMemory<byte> data) => default;
 
     internal ValueTask CallReceivedAsync(ReadOnlyMemory<byte> data) => OnReceivedAsync(data);
@@ -35,21 +42,21 @@ public abstract partial class Session
         (_receiving as AsyncReceive)?.Start(data);
     }
 
-    /// <summary>Inside a callback.</summary>
+    /// <summary>Stops deliveries while the async callback runs. Inside a callback.</summary>
     internal void HoldForCallback()
     {
         if (RunningStrand is { } strand) strand.HoldForCallback();
         else if (_connection is { } connection && connection.Generation == _generation) connection.HoldForCallback();
     }
 
-    /// <summary>On the session's thread.</summary>
+    /// <summary>Starts deliveries again. On the session's thread.</summary>
     private void ReleaseCallback()
     {
         if (RunningStrand is { } strand) strand.ReleaseCallback();
         else if (_connection is { } connection && connection.Generation == _generation) connection.ReleaseCallback();
     }
 
-    /// <summary>Any thread.</summary>
+    /// <summary>Called when the async callback has completed. Any thread.</summary>
     internal void ReceivedAsyncEnded(Exception? thrown, bool outlived)
     {
         if (thrown is null && (RunningStrand is not null || (_connection is { Strand: null } connection && connection.Loop.IsCurrent))) ReleaseCallback();
@@ -57,7 +64,10 @@ public abstract partial class Session
         if (outlived) _host!.HandlerEnded(this);
     }
 
-    /// <summary>There is no callback any more that could tell it. That the connection has failed under it is no news.</summary>
+    /// <summary>
+    /// Reports a diagnostic event, because no callback can report the exception any more. A network error or a
+    /// cancellation is expected after the end and not logged.
+    /// </summary>
     private void NoteLate(Exception? thrown, string what)
     {
         if (thrown is null or NetworkException or OperationCanceledException) return;

@@ -1,21 +1,26 @@
 namespace Whimbrel;
 
-/// <summary>Sending what serializers wrote (contract 21), and learning that what was sent has left (contract 23).</summary>
+/// <summary>
+/// Sending the content of a MessageWriter (contract 21), and waiting until sent data has left (contract 23).
+/// </summary>
 public abstract partial class Session
 {
     /// <summary>
-    /// Completes when all that its caller has sent before has left: true when the system has taken it, false when the connection has ended first,
-    /// or there is none. At once when nothing is pending. Where the message is, nobody knows then: that it was read only the peer can say. Nothing is
-    /// allocated for it, and nothing leaves earlier because of it. Not counted are broadcasts that a gate holds back. Any thread.
+    /// Completes when the kernel has accepted everything that its caller has sent before: with true; or with false if
+    /// the connection has ended first, or there is none. Completes at once if nothing is pending. True does not mean
+    /// that the peer has read the data; only the peer can confirm that. Allocates nothing, and does not make data leave
+    /// earlier. Broadcasts held by a <see cref="Whimbrel.BroadcastGate"/> are not included. Any thread.
     /// </summary>
     public ValueTask<bool> SentAsync() => _connection is { } connection ? connection.SentAsync(_generation) : new(false);
 
     /// <summary>
-    /// Queues what was written, as one message; then the writer is empty. With any other result than <see cref="SendResult.Queued"/> the message stays in
-    /// the writer: to be sent later, elsewhere, or cleared. 32 KiB are copied into the queue; of more it takes the memory itself. Any thread.
+    /// Queues the content of a writer as one message; the writer is then empty. With any result other than
+    /// <see cref="SendResult.Queued"/> the message stays in the writer: send it later, send it elsewhere, or clear it.
+    /// Up to 32 KiB are copied into the queue; of larger messages the queue takes the memory itself. Any thread.
     /// </summary>
-    /// <param name="message">What to send.</param>
-    /// <exception cref="InvalidOperationException">Somebody has memory of <see cref="MessageWriter.GetMemory"/> pinned, as a read that is under way does; or it is being sent.</exception>
+    /// <param name="message">Writer with the message.</param>
+    /// <exception cref="InvalidOperationException">Memory of <see cref="MessageWriter.GetMemory"/> is pinned, for
+    /// example by a pending read; or the writer is being sent.</exception>
     public SendResult Send(MessageWriter message)
     {
         ArgumentNullException.ThrowIfNull(message);

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel;
 
-/// <summary>What a factory is told about the connection that it makes a session for.</summary>
+/// <summary>Information for a factory about the connection that it creates a session for.</summary>
 public sealed class SessionContext
 {
     internal SessionContext(Server? server, Client? client, Loop loop, EndPoint? local, EndPoint? remote, TlsInfo? tls = null)
@@ -15,24 +15,24 @@ public sealed class SessionContext
         Tls = tls;
     }
 
-    /// <summary>The server that accepted, or null for a dialled connection.</summary>
+    /// <summary>The server that accepted the connection, or null for an outgoing connection.</summary>
     public Server? Server { get; }
 
-    /// <summary>The client that dials, or null for an accepted connection.</summary>
+    /// <summary>The client that connects, or null for an accepted connection.</summary>
     public Client? Client { get; }
 
-    /// <summary>The loop on which the session will live.</summary>
+    /// <summary>The loop on which the session will run.</summary>
     public Loop Loop { get; }
 
-    /// <summary>The listener's address, or for a client the one asked for.</summary>
+    /// <summary>Address of the listener, or, for a client, the requested local address.</summary>
     public EndPoint? LocalEndPoint { get; }
 
-    /// <summary>The peer; null for a Unix peer without a name.</summary>
+    /// <summary>Address of the peer; null for a Unix peer without a name.</summary>
     public EndPoint? RemoteEndPoint { get; }
 
     /// <summary>
-    /// What the TLS handshake agreed on: application protocol, the name that was asked for, the client's certificate. Null on a connection that
-    /// begins plain, and for a client, whose session is made before the dial.
+    /// Result of the TLS handshake: application protocol, server name, client certificate. Null on a connection that
+    /// begins without TLS, and for a client, because its session is created before the connect.
     /// </summary>
     public TlsInfo? Tls { get; }
 

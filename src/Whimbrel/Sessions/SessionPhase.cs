@@ -3,18 +3,18 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// A stretch of a session's work that may take so long: the head of a request, its body, the wait for the next one. Made once and used by any
-/// number of sessions (<c>Session.BeginPhase</c>); never changes.
+/// A part of a session's work with a time limit: the head of a request, its body, the wait for the next request.
+/// Created once and used by any number of sessions (<c>Session.BeginPhase</c>); immutable.
 /// </summary>
 public sealed class SessionPhase
 {
-    /// <summary>Checks the numbers.</summary>
-    /// <param name="name">What it is, for the reason of the end: "the request head".</param>
-    /// <param name="limit">The longest time. 10 ms up to 7 days. With a rate: the time that the peer has beyond what its bytes earn.</param>
-    /// <param name="leastBytesPerSecond">
-    /// 0 (the default): the limit stands. Above: each byte that the peer sends in the phase prolongs it by its part of a second, so that an honest peer may send as
-    /// much as it likes, and one that drips is cut off. Time in which the connection is not read does not count against the peer.
-    /// </param>
+    /// <summary>Creates a phase.</summary>
+    /// <param name="name">Name for the reason of the end, such as "the request head".</param>
+    /// <param name="limit">Maximum time, 10 ms to 7 days. With a rate: additional time beyond what the received bytes
+    /// allow.</param>
+    /// <param name="leastBytesPerSecond">Minimum rate of the peer. Default 0: the limit is fixed. Above 0, each byte
+    /// received in the phase extends it by 1/rate seconds, so a peer may send any amount at this rate, and slower peers
+    /// are cut off. Time in which the connection is not read does not count.</param>
     /// <exception cref="ArgumentOutOfRangeException">A number is outside of its range.</exception>
     public SessionPhase(string name, TimeSpan limit, int leastBytesPerSecond = 0)
     {
@@ -27,22 +27,22 @@ public sealed class SessionPhase
         LimitMs = Loop.WholeMs(limit);
     }
 
-    /// <summary>What it is.</summary>
+    /// <summary>Name of the phase.</summary>
     public string Name { get; }
 
-    /// <summary>The longest time.</summary>
+    /// <summary>Maximum time.</summary>
     public TimeSpan Limit { get; }
 
-    /// <summary>What the peer must send at least, on average, when the limit is used up; 0 is nothing.</summary>
+    /// <summary>Minimum average rate of the peer in bytes per second; 0 for none.</summary>
     public int LeastBytesPerSecond { get; }
 
     internal long LimitMs { get; }
 
-    /// <summary>The reason of an end, one sentence.</summary>
+    /// <summary>Reason of the end, as one sentence.</summary>
     internal string TimeoutText => LeastBytesPerSecond == 0
         ? $"{Name} took longer than {Limit.TotalSeconds:0.###} s"
         : $"{Name} came with less than {LeastBytesPerSecond} bytes per second, and {Limit.TotalSeconds:0.###} s beyond that were used up";
 
-    /// <summary>Its name and limit.</summary>
+    /// <summary>Returns name and limit.</summary>
     public override string ToString() => $"{Name} ({Limit})";
 }

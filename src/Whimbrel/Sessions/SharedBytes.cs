@@ -6,9 +6,10 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// Bytes that many sessions, on many loops, may have queued at the same time without a copy for each. Counts references: whoever makes it
-/// has one, <see cref="AddReference"/> takes another, <see cref="Dispose"/> gives one back. A queued send counts for itself, so it may be
-/// disposed right after the last send: the memory goes back when the last connection has sent it, or has ended. Any thread. The bytes must not change.
+/// Bytes that many sessions, on many loops, may have queued at the same time without a copy for each.
+/// Reference-counted: the creator has one reference, <see cref="AddReference"/> adds one, <see cref="Dispose"/>
+/// releases one. A queued send holds its own, so the object may be disposed right after the last send: the memory is
+/// released when the last connection has sent it or has ended. Any thread. The bytes must not change.
 /// </summary>
 public sealed class SharedBytes : IDisposable
 {
@@ -18,8 +19,8 @@ public sealed class SharedBytes : IDisposable
 
     private LoanCount _counts = LoanCount.First;
 
-    /// <summary>Bytes of its own: a copy, which the garbage collector never moves.</summary>
-    /// <param name="bytes">What is copied.</param>
+    /// <summary>Creates a copy of the bytes, in memory that the garbage collector never moves.</summary>
+    /// <param name="bytes">Bytes to copy.</param>
     public SharedBytes(ReadOnlySpan<byte> bytes)
     {
         byte[] copy = GC.AllocateUninitializedArray<byte>(bytes.Length, pinned: true);
@@ -28,9 +29,12 @@ public sealed class SharedBytes : IDisposable
         _loan = new QueuedLoan(this);
     }
 
-    /// <summary>Takes over memory without copying it: it is disposed when the last reference is back and nothing of it is queued, on any thread.</summary>
-    /// <param name="owner">The memory. Several loops may pin it at the same time.</param>
-    /// <param name="length">How many of its bytes, from the start.</param>
+    /// <summary>
+    /// Takes ownership of memory without copying it. It is disposed, on any thread, when the last reference is released
+    /// and nothing of it is queued.
+    /// </summary>
+    /// <param name="owner">Owner of the memory. Several loops may pin it at the same time.</param>
+    /// <param name="length">Number of bytes, from the start.</param>
     public SharedBytes(IMemoryOwner<byte> owner, int length)
     {
         ArgumentNullException.ThrowIfNull(owner);
@@ -41,11 +45,11 @@ public sealed class SharedBytes : IDisposable
         _loan = new QueuedLoan(this);
     }
 
-    /// <summary>How many bytes there are.</summary>
+    /// <summary>Number of bytes.</summary>
     public int Length => _memory.Length;
 
     /// <summary>The bytes. Valid while the caller has a reference.</summary>
-    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    /// <exception cref="ObjectDisposedException">All references were released.</exception>
     public ReadOnlyMemory<byte> Memory
     {
         get
@@ -55,40 +59,40 @@ public sealed class SharedBytes : IDisposable
         }
     }
 
-    /// <summary>One more owner, who disposes it once.</summary>
-    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    /// <summary>Adds a reference for another owner, which must be disposed once.</summary>
+    /// <exception cref="ObjectDisposedException">All references were released.</exception>
     public SharedBytes AddReference()
     {
         if (!_counts.TryAddReference()) Throw.Disposed(nameof(SharedBytes));
         return this;
     }
 
-    /// <summary>Gives one reference back. What is queued is sent nevertheless.</summary>
-    /// <exception cref="ObjectDisposedException">More were given back than taken.</exception>
+    /// <summary>Releases one reference. Queued bytes are still sent.</summary>
+    /// <exception cref="ObjectDisposedException">More references were released than taken.</exception>
     public void Dispose()
     {
         if (!_counts.TryRelease(out bool isLast)) Throw.Disposed(nameof(SharedBytes));
         if (isLast) _owner?.Dispose();
     }
 
-    /// <summary>For one send: disposed when that is over.</summary>
+    /// <summary>Lends the bytes to one send, which disposes the loan at its end.</summary>
     internal IMemoryOwner<byte> Lend()
     {
         if (!_counts.TryLend()) Throw.Disposed(nameof(SharedBytes));
         return _loan;
     }
 
-    /// <summary>One more, while there is one: for each loop of a broadcast.</summary>
+    /// <summary>Adds a loan while there is one, for each loop of a broadcast.</summary>
     internal IMemoryOwner<byte> LendMore()
     {
         _counts.LendOn();
         return _loan;
     }
 
-    /// <summary>What <see cref="LendMore"/> gave, on its way.</summary>
+    /// <summary>The loan that <see cref="LendMore"/> added, for passing it on.</summary>
     internal IMemoryOwner<byte> Loan => _loan;
 
-    /// <summary>What queues have of it. One object for all of them: each counts once, and gives back once.</summary>
+    /// <summary>Loan of all queues. One object for all of them: each queue counts once and disposes once.</summary>
     private sealed class QueuedLoan(SharedBytes bytes) : IMemoryOwner<byte>
     {
         Memory<byte> IMemoryOwner<byte>.Memory => bytes._memory;

@@ -1,6 +1,6 @@
 namespace Whimbrel;
 
-/// <summary>A session and what waits in its send queue, as <see cref="Server.FindSlowest"/> found it.</summary>
+/// <summary>A session and the size of its send queue, as returned by <see cref="Server.FindSlowest"/>.</summary>
 /// <param name="Session">The session; it may have ended since.</param>
-/// <param name="BytesPending">Bytes that sends had queued and the system had not taken.</param>
+/// <param name="BytesPending">Number of bytes queued by sends and not yet accepted by the kernel.</param>
 public readonly record struct SlowSession(Session Session, long BytesPending);

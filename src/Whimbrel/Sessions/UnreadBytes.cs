@@ -1,11 +1,17 @@
 namespace Whimbrel;
 
-/// <summary>What an upgrade to TLS does with bytes that were received in the clear and not taken.</summary>
+/// <summary>Treatment of unread plain bytes by an upgrade to TLS.</summary>
 public enum UnreadBytes
 {
-    /// <summary>It ends the connection: somebody on the way may have put them there, to be taken for encrypted ones. The default.</summary>
+    /// <summary>
+    /// The connection ends, because an attacker may have inserted the bytes so that they appear to be encrypted ones.
+    /// The default.
+    /// </summary>
     Refuse,
 
-    /// <summary>They are the beginning of the peer's handshake: for protocols in which it may begin without waiting for an answer.</summary>
+    /// <summary>
+    /// The bytes are the beginning of the peer's handshake: for protocols in which the peer may begin without waiting
+    /// for an answer.
+    /// </summary>
     PassToTls,
 }

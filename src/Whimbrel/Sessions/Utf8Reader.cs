@@ -5,27 +5,27 @@ using System.Text;
 namespace Whimbrel;
 
 /// <summary>
-/// Text out of unread bytes, for <see cref="Session.OnData"/>: takes whole lines or whole characters and leaves the rest,
-/// which the connection keeps and offers again. It has no state of its own, so a character may come in as many pieces as it
-/// likes. Invalid bytes become U+FFFD. How long a line may be is the connection's
+/// Reads text from unread bytes, for <see cref="Session.OnData"/>: consumes complete lines or complete characters and
+/// leaves the rest, which the connection keeps and passes again. It has no state, so a character may arrive in any
+/// number of pieces. Invalid bytes become U+FFFD. The maximum line length is the connection's
 /// <see cref="ConnectionOptions.UnreadLimitBytes"/>.
 /// </summary>
 public ref struct Utf8Reader
 {
     private readonly ReadOnlySpan<byte> _unread;
 
-    /// <summary>Reads from the start of the bytes.</summary>
-    /// <param name="unread">What <see cref="Session.OnData"/> was given.</param>
+    /// <summary>Creates a reader at the start of the bytes.</summary>
+    /// <param name="unread">Data passed to <see cref="Session.OnData"/>.</param>
     public Utf8Reader(ReadOnlySpan<byte> unread) => _unread = unread;
 
-    /// <summary>How many bytes were taken so far: what <see cref="Session.OnData"/> returns.</summary>
+    /// <summary>Number of bytes consumed so far: the return value for <see cref="Session.OnData"/>.</summary>
     public int Taken { get; private set; }
 
-    /// <summary>What was not taken yet.</summary>
+    /// <summary>Bytes that are not consumed yet.</summary>
     public readonly ReadOnlySpan<byte> Rest => _unread[Taken..];
 
-    /// <summary>Takes a line that ends in LF or CR LF, which are no part of it.</summary>
-    /// <param name="line">The line; null when it is not complete yet, and then nothing is taken.</param>
+    /// <summary>Reads a line that ends in LF or CR LF, which are not part of it.</summary>
+    /// <param name="line">The line; null if it is not complete yet, and nothing is consumed.</param>
     public bool TryReadLine([NotNullWhen(true)] out string? line)
     {
         ReadOnlySpan<byte> rest = Rest;
@@ -41,7 +41,9 @@ public ref struct Utf8Reader
         return true;
     }
 
-    /// <summary>Takes all characters that are complete, and leaves the beginning of one that is not. Empty when there is none.</summary>
+    /// <summary>
+    /// Reads all complete characters, and leaves the beginning of an incomplete one. Empty if there is none.
+    /// </summary>
     public string ReadText()
     {
         ReadOnlySpan<byte> rest = Rest;

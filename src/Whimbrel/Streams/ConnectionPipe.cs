@@ -9,24 +9,33 @@ using Whimbrel.Streams;
 namespace Whimbrel;
 
 /// <summary>
-/// A connection as a pair of pipes (<see cref="IDuplexPipe"/>) over any transport and engine: what was received is read where it lies, and what is
-/// written goes to the send queue at each flush. There is no <see cref="System.IO.Pipelines.Pipe"/> inside, and no task that pumps.
+/// A connection as a pair of pipes (<see cref="IDuplexPipe"/>) over any transport and engine. Received data is read in
+/// place, and each flush passes the written data to the send queue. It contains no
+/// <see cref="System.IO.Pipelines.Pipe"/> and no copying task.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Reader and writer may be used on any two threads, each by one at a time; the two Cancel members, <see cref="Abort"/> and what asks only, by all.</item>
-/// <item>A read gives what was received and not consumed, once there is more than was examined. One read at a time, and <see cref="PipeReader.AdvanceTo(SequencePosition)"/>
-/// between two: else <see cref="InvalidOperationException"/>. The buffer is the reader's until then.</item>
-/// <item>With <see cref="ConnectionPipeOptions.HoldBytes"/> received that the reader has not examined, receiving pauses, and the peer has to wait.</item>
-/// <item>After the peer's finish reads are completed, with what is left. After another end they give what was received before, then throw
-/// <see cref="NetworkException"/>, an <see cref="IOException"/> with code and category.</item>
-/// <item>A flush sends all that was written as one message. It completes when its bytes are in the queue, and waits for room while
-/// <see cref="ConnectionOptions.SendLimitBytes"/> are pending. When the connection takes nothing more it is completed (IsCompleted), and what was written is dropped.</item>
-/// <item>A read or flush that is cancelled, by its token or by CancelPending, leaves the pipe usable: no received byte is lost, and what was flushed still leaves
-/// in its order. A token that is cancelled before the flush leaves the bytes written, for the next one.</item>
-/// <item>Complete of the writer sends what was written, then FIN; the reader goes on. Complete of the reader throws away what still comes. Both close
-/// gracefully. Complete with an exception aborts: queued bytes are dropped, the peer is reset, and the exception stands in <see cref="CloseReason"/>.</item>
-/// <item>What awaits goes on where <see cref="ConnectionPipeOptions.Scheduler"/> says, never inside the caller's stack.</item>
+/// <item>Reader and writer may be used on different threads, each by one thread at a time. The two Cancel members,
+/// <see cref="Abort"/> and read-only members may be used by any thread.</item>
+/// <item>A read returns the received and unconsumed data as soon as there is more than was examined. One read at a
+/// time, with <see cref="PipeReader.AdvanceTo(SequencePosition)"/> between two reads; otherwise
+/// <see cref="InvalidOperationException"/> is thrown. The buffer is valid until AdvanceTo.</item>
+/// <item>At <see cref="ConnectionPipeOptions.HoldBytes"/> of unexamined data receiving pauses, and the peer has to
+/// wait.</item>
+/// <item>After the peer's end of stream reads are completed, with the remaining data. After any other end they return
+/// the data received before, then throw <see cref="NetworkException"/>, an <see cref="IOException"/> with code and
+/// category.</item>
+/// <item>A flush sends all written data as one message. It completes when the data is queued, and waits for space while
+/// <see cref="ConnectionOptions.SendLimitBytes"/> are pending. If the connection accepts no more data, it is completed
+/// (IsCompleted), and the written data is dropped.</item>
+/// <item>After a read or flush was cancelled, by its token or by CancelPending, the pipe stays usable: no received data
+/// is lost, and flushed data is still sent in order. If the token is cancelled before the flush, the written data stays
+/// for the next one.</item>
+/// <item>Complete of the writer sends the written data, then FIN; the reader continues. Complete of the reader discards
+/// further data. Both together close gracefully. Complete with an exception aborts: queued data is dropped, the
+/// connection is reset, and <see cref="CloseReason"/> has the exception.</item>
+/// <item>Awaiting code resumes as <see cref="ConnectionPipeOptions.Scheduler"/> determines, never inside the completing
+/// call.</item>
 /// </list>
 /// </remarks>
 public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
@@ -35,12 +44,15 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
 
     internal ConnectionPipe(PipeSession session) => _session = session;
 
-    // ------------------------------------------------------------------ making one
+    // ------------------------------------------------------------------ creation
 
-    /// <summary>Dials. Throws <see cref="NetworkException"/> when that fails, <see cref="OperationCanceledException"/> when cancelled, <see cref="ArgumentException"/> with all mistakes in the options.</summary>
-    /// <param name="options">Where to, and the limits. Copied.</param>
-    /// <param name="pipe">Of the pipe, or null for the defaults.</param>
-    /// <param name="cancellationToken">Gives up the dial.</param>
+    /// <summary>Connects.</summary>
+    /// <exception cref="NetworkException">The connect failed.</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    /// <exception cref="ArgumentException">The options have mistakes; the message lists all of them.</exception>
+    /// <param name="options">Address and limits. Copied.</param>
+    /// <param name="pipe">Options of the pipe, or null for the defaults.</param>
+    /// <param name="cancellationToken">Cancels the connect.</param>
     public static ValueTask<ConnectionPipe> ConnectAsync(ClientOptions options, ConnectionPipeOptions? pipe = null, CancellationToken cancellationToken = default) =>
         SessionOrder.Keep(SessionOrder.Leave(), OpenAsync(options, pipe, cancellationToken));
 
@@ -52,9 +64,12 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
         return ((PipeSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Pipe;
     }
 
-    /// <summary>Dials an address such as <c>tcp://localhost:1111</c> or <c>unix:/path</c> (<see cref="NetworkAddress"/>), with default options. Throws as the other form.</summary>
-    /// <param name="address">Where to.</param>
-    /// <param name="cancellationToken">Gives up the dial.</param>
+    /// <summary>
+    /// Connects to an address such as <c>tcp://localhost:1111</c> or <c>unix:/path</c> (<see cref="NetworkAddress"/>),
+    /// with default options. Throws as the other form does.
+    /// </summary>
+    /// <param name="address">Address to connect to.</param>
+    /// <param name="cancellationToken">Cancels the connect.</param>
     public static ValueTask<ConnectionPipe> ConnectAsync(string address, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(address);
@@ -62,12 +77,13 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     }
 
     /// <summary>
-    /// A session factory for a <see cref="Whimbrel.Server"/>: each connection is served by one call of the handler, exactly as by
-    /// <see cref="ConnectionStream.Serve"/>; when it returns, both halves are completed.
+    /// Returns a session factory for a <see cref="Whimbrel.Server"/>: each connection is served by one call of the
+    /// handler, as in <see cref="ConnectionStream.Serve"/>. When it returns, both halves are completed.
     /// </summary>
-    /// <param name="handler">What to do with a connection. Its token is cancelled when the server begins to stop, and when the connection has ended.</param>
-    /// <param name="pipe">Of all its pipes, or null for the defaults.</param>
-    /// <exception cref="ArgumentException">A mistake in the options.</exception>
+    /// <param name="handler">Function that serves one connection. Its token is cancelled when the server begins to
+    /// stop, and when the connection has ended.</param>
+    /// <param name="pipe">Options of all pipes, or null for the defaults.</param>
+    /// <exception cref="ArgumentException">The options have a mistake.</exception>
     public static Func<SessionContext, Session> Serve(Func<ConnectionPipe, CancellationToken, Task> handler, ConnectionPipeOptions? pipe = null)
     {
         ArgumentNullException.ThrowIfNull(handler);
@@ -76,13 +92,15 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     }
 
     /// <summary>
-    /// Takes the connection of a session over for good, unread bytes included, by a hand-over (contract 15): call it in a callback of the
-    /// session. As <see cref="ConnectionStream.TakeOverAsync"/>.
+    /// Takes the connection of a session over permanently, unread data included, by a hand-over (contract 15). Call it
+    /// in a callback of the session. See <see cref="ConnectionStream.TakeOverAsync"/>.
     /// </summary>
-    /// <param name="session">Who gives its connection away.</param>
-    /// <param name="pipe">Of the pipe, or null for the defaults.</param>
-    /// <returns>The pipe. Fails with <see cref="NetworkException"/> when the connection ends before, or is closed by the same callback.</returns>
-    /// <exception cref="InvalidOperationException">The session has a body, no connection, or is ending; or none of its callbacks runs on this thread.</exception>
+    /// <param name="session">Session that hands its connection over.</param>
+    /// <param name="pipe">Options of the pipe, or null for the defaults.</param>
+    /// <returns>The pipe. Fails with <see cref="NetworkException"/> if the connection ends before, or is closed by the
+    /// same callback.</returns>
+    /// <exception cref="InvalidOperationException">The session has a body, no connection, or is ending; or none of its
+    /// callbacks runs on this thread.</exception>
     public static ValueTask<ConnectionPipe> TakeOverAsync(Session session, ConnectionPipeOptions? pipe = null)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -93,13 +111,16 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
 
     // ------------------------------------------------------------------ the two halves
 
-    /// <summary>What the peer sends.</summary>
+    /// <summary>Reader for the data of the peer.</summary>
     public PipeReader Input => _session.Receiving;
 
-    /// <summary>What is sent to the peer.</summary>
+    /// <summary>Writer for data to the peer.</summary>
     public PipeWriter Output => _session.Sending;
 
-    /// <summary>Cancelled when nothing more will be received: the peer has finished, or the connection has ended. What is registered with it runs on the pool.</summary>
+    /// <summary>
+    /// Token that is cancelled when no more data will be received: the peer has finished, or the connection has ended.
+    /// Its callbacks run on the pool.
+    /// </summary>
     public CancellationToken InputEnded => _session.Receiving.Ended;
 
     // ------------------------------------------------------------------ the connection
@@ -107,25 +128,25 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     /// <summary>Number of the connection, unique in the process.</summary>
     public long Id => _session.Id;
 
-    /// <summary>The loop that serves it.</summary>
+    /// <summary>The loop that serves the connection.</summary>
     public Loop Loop => _session.Loop;
 
-    /// <summary>The server that accepted it, or null.</summary>
+    /// <summary>The server that accepted the connection, or null.</summary>
     public Server? Server => _session.Server;
 
-    /// <summary>This side's address. Stays readable after the end.</summary>
+    /// <summary>Local address. Readable after the end.</summary>
     public EndPoint? LocalEndPoint => _session.LocalEndPoint;
 
-    /// <summary>The peer's address; null for a Unix peer without a name. Stays readable after the end.</summary>
+    /// <summary>Address of the peer; null for a Unix peer without a name. Readable after the end.</summary>
     public EndPoint? RemoteEndPoint => _session.RemoteEndPoint;
 
-    /// <summary>What TLS agreed on; null on a plain connection.</summary>
+    /// <summary>Result of the TLS handshake; null on a connection without TLS.</summary>
     public TlsInfo? Tls => _session.Tls;
 
-    /// <summary>A Socket object over the connection's descriptor, as <see cref="Session.Socket"/>.</summary>
+    /// <summary>Socket of the connection, as <see cref="Session.Socket"/>.</summary>
     public Socket? Socket => _session.Socket;
 
-    /// <summary>Anything the user wants to keep with it.</summary>
+    /// <summary>Object that the application keeps with the pipe.</summary>
     public object? Tag
     {
         get => _session.Tag;
@@ -135,46 +156,50 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     /// <summary>True until the connection begins to end. May have changed when it returns.</summary>
     public bool IsConnected => _session.IsConnected;
 
-    /// <summary>Why it has ended; cause <see cref="CloseCause.None"/> before.</summary>
+    /// <summary>Reason of the end; cause <see cref="CloseCause.None"/> before.</summary>
     public CloseReason CloseReason => _session.Reason;
 
-    /// <summary>Bytes flushed and not yet given to the system.</summary>
+    /// <summary>Number of bytes flushed and not yet passed to the kernel.</summary>
     public long BytesPending => _session.BytesPending;
 
-    /// <summary>Bytes received so far, also those that were not read yet.</summary>
+    /// <summary>Number of bytes received so far, including unread ones.</summary>
     public long BytesReceived => _session.BytesReceived;
 
-    /// <summary>Bytes given to the system so far.</summary>
+    /// <summary>Number of bytes passed to the kernel so far.</summary>
     public long BytesSent => _session.BytesSent;
 
     // ------------------------------------------------------------------ ending
 
     /// <summary>
-    /// Closes at once and throws away what is queued; the peer is reset. Reads throw after what was received, flushes are completed.
+    /// Ends the connection at once, discards queued data and resets. Reads throw after the data received before;
+    /// flushes are completed.
     /// </summary>
-    /// <param name="reason">Stands in <see cref="CloseReason"/>. May be null.</param>
+    /// <param name="reason">Exception for <see cref="CloseReason"/>, or null.</param>
     public void Abort(Exception? reason = null) => _session.AbortWith(new CloseReason(CloseCause.LocalAbort, 0, reason));
 
     /// <summary>
-    /// Ends the connection though its halves are not completed: what was flushed is sent, then FIN, within the limits of a close. Later flushes are completed, and what they were given is thrown away. Never
-    /// blocks; any thread.
+    /// Ends the connection before its halves are completed: flushed data is sent, then FIN, within the limits of a
+    /// close. Later flushes are completed, and their data is discarded. Never blocks; any thread.
     /// </summary>
     public void Close() => _session.CloseByOwner();
 
-    /// <summary>Completes both halves: what was written is sent, then FIN. Never blocks.</summary>
+    /// <summary>Completes both halves: written data is sent, then FIN. Never blocks.</summary>
     public void Dispose()
     {
         Input.Complete();
         Output.Complete();
     }
 
-    /// <summary><see cref="Dispose"/>, and completes when the connection has ended: all is sent, and the peer has ended too, within the limits of a close.</summary>
+    /// <summary>
+    /// Disposes, and completes when the connection has ended: all data is sent, and the peer has ended too, within the
+    /// limits of a close.
+    /// </summary>
     public ValueTask DisposeAsync()
     {
         Dispose();
         return _session.CloseAndAwait();
     }
 
-    /// <summary>Id and peer, for logs.</summary>
+    /// <summary>Returns the id and the peer, for logs.</summary>
     public override string ToString() => _session.ToString();
 }

@@ -2,35 +2,39 @@ using System.IO.Pipelines;
 
 namespace Whimbrel;
 
-/// <summary>How a <see cref="ConnectionPipe"/> behaves. Plain data, shared by many pipes; checked where it is given.</summary>
+/// <summary>
+/// Options of a <see cref="ConnectionPipe"/>. Plain data, may be shared by many pipes; checked where they are used.
+/// </summary>
 public sealed class ConnectionPipeOptions
 {
-    /// <summary>With all defaults.</summary>
+    /// <summary>The default options.</summary>
     internal static ConnectionPipeOptions Default { get; } = new();
 
     /// <summary>
-    /// Where a read or a flush that had to wait goes on. Null, the default: where it was awaited, which is the loop for code on the loop, and the pool for
-    /// other code. <see cref="PipeScheduler.Inline"/>: on the connection's loop, in a turn of its own and never inside a callback; what runs there must not
-    /// block. <see cref="PipeScheduler.ThreadPool"/>: on the pool, and what is flushed there wakes a sleeping loop behind what the pool has queued already, so
-    /// that the answers of many connections leave together (<see cref="Session.BatchWakeUps"/>). Another one: as it says.
+    /// Scheduler for code that waited for a read or a flush. Default null: code on the loop resumes on the loop, other
+    /// code on the pool. <see cref="PipeScheduler.Inline"/>: on the connection's loop, in a turn of its own and never
+    /// inside a callback; code that runs there must not block. <see cref="PipeScheduler.ThreadPool"/>: on the pool;
+    /// flushes there wake a sleeping loop after the work that the pool has already queued, so that the answers of many
+    /// connections leave together (<see cref="Session.BatchWakeUps"/>).
     /// </summary>
     public PipeScheduler? Scheduler { get; init; }
 
     /// <summary>
-    /// Received bytes that the reader has not examined: from here on receiving pauses until it has examined down to the half, and the peer has to
-    /// wait. What one receive brings may come on top. 4 KiB to 1 GiB; default 64 KiB.
+    /// Number of unexamined received bytes at which receiving pauses, until the reader has examined down to half of it.
+    /// One receive may exceed it. 4 KiB to 1 GiB; default 64 KiB.
     /// </summary>
     public int HoldBytes { get; init; } = 64 * 1024;
 
     /// <summary>
-    /// Makes the exception that reads throw when the connection has ended by anything but the peer's finish. Null, the default: a
-    /// <see cref="NetworkException"/>. Called once for such an end, on the loop; what it throws itself is thrown by the reads.
+    /// Function that creates the exception that reads throw if the connection has ended by anything but the peer's end
+    /// of stream. Called once for such an end, on the loop; if it throws, reads throw its exception. Default null: a
+    /// <see cref="NetworkException"/>.
     /// </summary>
     public Func<CloseReason, Exception>? ReadFailure { get; init; }
 
     /// <summary>
-    /// Whether a pipe with both halves completed waits for the peer's FIN, within the limits of a close; default true. False is for protocols in which the peer
-    /// says nothing more by then: <see cref="Session.Close(bool)"/>.
+    /// Whether a pipe with both halves completed waits for the peer's FIN, within the limits of a close. Default true.
+    /// False is for protocols in which the peer sends nothing more at that point: <see cref="Session.Close(bool)"/>.
     /// </summary>
     public bool AwaitsPeer { get; init; } = true;
 

@@ -8,27 +8,31 @@ using Whimbrel.Streams;
 namespace Whimbrel;
 
 /// <summary>
-/// A connection in pull style: a <see cref="Stream"/> over any transport and engine. A session inside turns its callbacks
-/// into reads (Streams/StreamSession.cs); writes go to the send queue like any other sends.
+/// A connection as a <see cref="Stream"/>, over any transport and engine. A session inside converts its callbacks into
+/// reads (Streams/StreamSession.cs); writes are queued like other sends.
 /// </summary>
 /// <remarks>
 /// <list type="bullet">
-/// <item>Any thread may use it. On its loop the asynchronous members cost least, and what awaits there continues there, never
-/// inside the caller's stack; awaited elsewhere it continues on the pool.</item>
-/// <item>One read at a time; a second throws <see cref="InvalidOperationException"/>. The memory is the caller's, and bytes
-/// that come while it waits are copied straight into it. Without a read up to 64 KiB are kept, then the peer has to wait.</item>
-/// <item>A read of no bytes waits until there are some, or the end. A cancelled or timed-out read loses none, and the stream goes on.</item>
-/// <item>After the peer's end reads give 0. After another end they give what was received before, then throw
-/// <see cref="NetworkException"/>, which is an <see cref="IOException"/> with code and category.</item>
-/// <item>Several may write at once: each write stays whole, those of one thread keep their order. A write completes when
-/// its bytes are in the queue and the memory may be reused; it waits for room, up to
-/// <see cref="ConnectionOptions.SendLimitBytes"/> being pending. Cancelled or timed out before its first piece it leaves
-/// nothing sent; after that it aborts the connection (contract 6).</item>
-/// <item>Queued bytes leave at the end of the turn by themselves: Flush does nothing.</item>
-/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>; on a loop's thread
-/// they throw <see cref="InvalidOperationException"/>, because they would stop everything else there. Who blocks is his own timer, and takes back what the loop has
-/// not begun: a limit holds also while somebody's callback blocks the loop. Only a write of which a part has left waits for the loop, which aborts.</item>
-/// <item>Dispose closes gracefully: what was written is sent, then FIN. DisposeAsync also waits for the end. <see cref="Abort"/> resets.</item>
+/// <item>May be used on any thread. On its loop the asynchronous members are cheapest, and awaiting code resumes there,
+/// never inside the completing call; elsewhere it resumes on the pool.</item>
+/// <item>One read at a time; a second one throws <see cref="InvalidOperationException"/>. Data that arrives during a
+/// read is copied directly into the caller's memory. Without a read up to 64 KiB are kept, then the peer has to
+/// wait.</item>
+/// <item>A read of zero bytes waits for data or the end. A cancelled or timed-out read loses no data, and the stream
+/// stays usable.</item>
+/// <item>After the peer's end of stream reads return 0. After any other end they return the data received before, then
+/// throw <see cref="NetworkException"/>, an <see cref="IOException"/> with code and category.</item>
+/// <item>Several threads may write at the same time: each write stays in one piece, and those of one thread keep their
+/// order. A write completes when its data is queued and the memory may be reused; it waits for space while
+/// <see cref="ConnectionOptions.SendLimitBytes"/> are pending. If it is cancelled or times out before its first part,
+/// nothing is sent; after that it aborts the connection (contract 6).</item>
+/// <item>Queued data is sent at the end of the turn: Flush has no effect.</item>
+/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>. On a loop's
+/// thread they throw <see cref="InvalidOperationException"/>, because they would block the whole loop. The blocked
+/// thread measures the timeout itself, and withdraws an operation that the loop has not started, so a timeout also
+/// works while a callback blocks the loop. Only a write that was partly sent waits for the loop, which aborts.</item>
+/// <item>Dispose closes gracefully: written data is sent, then FIN. DisposeAsync also waits for the end.
+/// <see cref="Abort"/> resets.</item>
 /// </list>
 /// </remarks>
 public sealed class ConnectionStream : Stream
@@ -40,11 +44,14 @@ public sealed class ConnectionStream : Stream
 
     internal ConnectionStream(StreamSession session) => _session = session;
 
-    // ------------------------------------------------------------------ making one
+    // ------------------------------------------------------------------ creation
 
-    /// <summary>Dials. Throws <see cref="NetworkException"/> when that fails, <see cref="OperationCanceledException"/> when cancelled, <see cref="ArgumentException"/> with all mistakes in the options.</summary>
-    /// <param name="options">Where to, and the limits. Copied.</param>
-    /// <param name="cancellationToken">Gives up the dial.</param>
+    /// <summary>Connects.</summary>
+    /// <exception cref="NetworkException">The connect failed.</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    /// <exception cref="ArgumentException">The options have mistakes; the message lists all of them.</exception>
+    /// <param name="options">Address and limits. Copied.</param>
+    /// <param name="cancellationToken">Cancels the connect.</param>
     public static ValueTask<ConnectionStream> ConnectAsync(ClientOptions options, CancellationToken cancellationToken = default) =>
         SessionOrder.Keep(SessionOrder.Leave(), OpenAsync(options, cancellationToken));
 
@@ -55,9 +62,12 @@ public sealed class ConnectionStream : Stream
         return ((StreamSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Stream;
     }
 
-    /// <summary>Dials an address such as <c>tcp://localhost:1111</c> or <c>unix:/path</c> (<see cref="NetworkAddress"/>), with default options. Throws as the other form.</summary>
-    /// <param name="address">Where to.</param>
-    /// <param name="cancellationToken">Gives up the dial.</param>
+    /// <summary>
+    /// Connects to an address such as <c>tcp://localhost:1111</c> or <c>unix:/path</c> (<see cref="NetworkAddress"/>),
+    /// with default options. Throws as the other form does.
+    /// </summary>
+    /// <param name="address">Address to connect to.</param>
+    /// <param name="cancellationToken">Cancels the connect.</param>
     public static ValueTask<ConnectionStream> ConnectAsync(string address, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(address);
@@ -65,12 +75,13 @@ public sealed class ConnectionStream : Stream
     }
 
     /// <summary>
-    /// A session factory for a <see cref="Whimbrel.Server"/>: each connection is served by one call of the handler, which starts on
-    /// the connection's loop. When it returns, the stream is closed gracefully; when it throws, that connection is aborted and
-    /// a notice tells why (no notice when only the connection failed). Its token is cancelled when the server begins to stop,
-    /// and when the connection has ended; until the deadline of the stop it may still read and write.
+    /// Returns a session factory for a <see cref="Whimbrel.Server"/>: each connection is served by one call of the
+    /// handler, which starts on the connection's loop. When it returns, the stream is closed gracefully. When it
+    /// throws, that connection is aborted and a diagnostic event is reported, unless the connection itself failed. Its
+    /// token is cancelled when the server begins to stop, and when the connection has ended; until the deadline of the
+    /// stop it may still read and write.
     /// </summary>
-    /// <param name="handler">What to do with a connection.</param>
+    /// <param name="handler">Function that serves one connection.</param>
     public static Func<SessionContext, Session> Serve(Func<ConnectionStream, CancellationToken, Task> handler)
     {
         ArgumentNullException.ThrowIfNull(handler);
@@ -78,14 +89,17 @@ public sealed class ConnectionStream : Stream
     }
 
     /// <summary>
-    /// Takes the connection of a session over for good, unread bytes included, by a hand-over (contract 15): call it in a callback of the
-    /// session. Completes when the hand-over has happened, after the session's OnDisconnected; what is sent by the session before stays in front, and
-    /// its pause ends. With callbacks on the pool what awaits this goes on there, and the stream is used as from any thread.
-    /// A stream that ends, of a session that goes on, is <see cref="Session.StartBody"/>.
+    /// Takes the connection of a session over permanently, unread data included, by a hand-over (contract 15). Call it
+    /// in a callback of the session. Completes when the hand-over is done, after the session's OnDisconnected. Earlier
+    /// sends of the session stay first, and its pause ends. With callbacks on the pool the awaiting code resumes there,
+    /// and the stream is used as from any thread. For a stream with an end, of a session that continues, see
+    /// <see cref="Session.StartBody"/>.
     /// </summary>
-    /// <param name="session">Who gives its connection away.</param>
-    /// <returns>The stream. Fails with <see cref="NetworkException"/> when the connection ends before, or is closed by the same callback.</returns>
-    /// <exception cref="InvalidOperationException">The session has a body, no connection, or is ending; or none of its callbacks runs on this thread.</exception>
+    /// <param name="session">Session that hands its connection over.</param>
+    /// <returns>The stream. Fails with <see cref="NetworkException"/> if the connection ends before, or is closed by
+    /// the same callback.</returns>
+    /// <exception cref="InvalidOperationException">The session has a body, no connection, or is ending; or none of its
+    /// callbacks runs on this thread.</exception>
     public static ValueTask<ConnectionStream> TakeOverAsync(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -97,19 +111,19 @@ public sealed class ConnectionStream : Stream
     /// <summary>Number of the connection, unique in the process.</summary>
     public long Id => _session.Id;
 
-    /// <summary>The loop that serves it.</summary>
+    /// <summary>The loop that serves the connection.</summary>
     public Loop Loop => _session.Loop;
 
-    /// <summary>The server that accepted it, or null.</summary>
+    /// <summary>The server that accepted the connection, or null.</summary>
     public Server? Server => _session.Server;
 
-    /// <summary>This side's address. Stays readable after the end.</summary>
+    /// <summary>Local address. Readable after the end.</summary>
     public EndPoint? LocalEndPoint => _session.LocalEndPoint;
 
-    /// <summary>The peer's address; null for a Unix peer without a name. Stays readable after the end.</summary>
+    /// <summary>Address of the peer; null for a Unix peer without a name. Readable after the end.</summary>
     public EndPoint? RemoteEndPoint => _session.RemoteEndPoint;
 
-    /// <summary>Anything the user wants to keep with it.</summary>
+    /// <summary>Object that the application keeps with the stream.</summary>
     public object? Tag
     {
         get => _session.Tag;
@@ -119,24 +133,24 @@ public sealed class ConnectionStream : Stream
     /// <summary>True until the connection begins to end. May have changed when it returns.</summary>
     public bool IsConnected => _session.IsConnected;
 
-    /// <summary>Why it has ended; cause <see cref="CloseCause.None"/> before.</summary>
+    /// <summary>Reason of the end; cause <see cref="CloseCause.None"/> before.</summary>
     public CloseReason CloseReason => _session.Reason;
 
-    /// <summary>Bytes written and not yet given to the system.</summary>
+    /// <summary>Number of bytes written and not yet passed to the kernel.</summary>
     public long BytesPending => _session.BytesPending;
 
-    /// <summary>Bytes received so far, also those that were not read yet.</summary>
+    /// <summary>Number of bytes received so far, including unread ones.</summary>
     public long BytesReceived => _session.BytesReceived;
 
-    /// <summary>Bytes given to the system so far.</summary>
+    /// <summary>Number of bytes passed to the kernel so far.</summary>
     public long BytesSent => _session.BytesSent;
 
     // ------------------------------------------------------------------ reading
 
-    /// <summary>Reads what there is, or waits for it. What holds for all reads stands at the class.</summary>
-    /// <param name="buffer">Filled from its start; of length 0 it only waits.</param>
-    /// <param name="cancellationToken">Gives up waiting; no byte is lost.</param>
-    /// <returns>How many bytes; 0 at the peer's end.</returns>
+    /// <summary>Reads available data, or waits for some. See the remarks of the class.</summary>
+    /// <param name="buffer">Memory to fill, from its start; with length 0 the call only waits.</param>
+    /// <param name="cancellationToken">Cancels the wait; no data is lost.</param>
+    /// <returns>Number of bytes read; 0 at the peer's end of stream.</returns>
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
@@ -150,11 +164,11 @@ public sealed class ConnectionStream : Stream
         return ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
     }
 
-    /// <summary>Reads what there is, or blocks until there is some. Not on a loop's thread.</summary>
-    /// <param name="buffer">Filled from <paramref name="offset"/>.</param>
-    /// <param name="offset">Where to begin.</param>
-    /// <param name="count">How many bytes at most; 0 only waits.</param>
-    /// <returns>How many bytes; 0 at the peer's end.</returns>
+    /// <summary>Reads available data, or blocks until there is some. Not on a loop's thread.</summary>
+    /// <param name="buffer">Array to fill.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="count">Maximum number of bytes; 0 only waits.</param>
+    /// <returns>Number of bytes read; 0 at the peer's end of stream.</returns>
     public override int Read(byte[] buffer, int offset, int count)
     {
         ValidateBufferArguments(buffer, offset, count);
@@ -164,7 +178,7 @@ public sealed class ConnectionStream : Stream
     /// <inheritdoc/>
     public override int Read(Span<byte> buffer)
     {
-        // The loop copies into memory, and a span cannot be lent to another thread.
+        // The loop copies into the memory, and a span cannot be passed to another thread.
         int length = Math.Min(buffer.Length, StreamSession.HoldBytes);
         byte[] bytes = ArrayPool<byte>.Shared.Rent(length);
         try
@@ -186,8 +200,8 @@ public sealed class ConnectionStream : Stream
         return _session.Read(into, _readTimeoutMs);
     }
 
-    /// <summary>Reads one byte, blocking. Not on a loop's thread.</summary>
-    /// <returns>The byte, or -1 at the peer's end.</returns>
+    /// <summary>Reads one byte and blocks if needed. Not on a loop's thread.</summary>
+    /// <returns>The byte, or -1 at the peer's end of stream.</returns>
     public override int ReadByte()
     {
         Span<byte> one = stackalloc byte[1];
@@ -203,19 +217,20 @@ public sealed class ConnectionStream : Stream
 
     // ------------------------------------------------------------------ writing
 
-    /// <summary>Queues the bytes, waiting for room. What holds for all writes stands at the class.</summary>
-    /// <param name="buffer">May be reused when it completes.</param>
-    /// <param name="cancellationToken">Gives up waiting; after the first piece of a long write it aborts the connection.</param>
+    /// <summary>Waits for queue space, then queues the data. See the remarks of the class.</summary>
+    /// <param name="buffer">Bytes to write. May be reused when the task completes.</param>
+    /// <param name="cancellationToken">Cancels the wait; after the first part of a long write it aborts the
+    /// connection.</param>
     public override ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
         return Written(_session.SendAsync(buffer, cancellationToken));
     }
 
-    /// <summary>Queues two pieces as one write, waiting for room: a head and what it describes, nothing between them.</summary>
-    /// <param name="head">The first piece. Like the second it may be reused when this completes.</param>
-    /// <param name="body">The second piece.</param>
-    /// <param name="cancellationToken">As in the other <c>WriteAsync</c>.</param>
+    /// <summary>Waits for queue space, then queues two parts as one write, with nothing between them.</summary>
+    /// <param name="head">First part. May be reused when the task completes, like the second one.</param>
+    /// <param name="body">Second part.</param>
+    /// <param name="cancellationToken">Same as in the other <c>WriteAsync</c>.</param>
     public ValueTask WriteAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
@@ -228,7 +243,7 @@ public sealed class ConnectionStream : Stream
         return sending.Result == SendResult.Queued ? default : _session.FailWriteAsync();
     }
 
-    // From the pool: a stream that waits for room again and again allocates nothing.
+    // Pooled, so that a stream that waits for space repeatedly allocates nothing.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask WaitForRoomAsync(ValueTask<SendResult> sending)
     {
@@ -242,10 +257,10 @@ public sealed class ConnectionStream : Stream
         return WriteAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
     }
 
-    /// <summary>Queues the bytes, blocking until there is room. Not on a loop's thread.</summary>
-    /// <param name="buffer">What to send, from <paramref name="offset"/>.</param>
-    /// <param name="offset">Where to begin.</param>
-    /// <param name="count">How many bytes.</param>
+    /// <summary>Queues the data, and blocks until there is space. Not on a loop's thread.</summary>
+    /// <param name="buffer">Array with the bytes to write.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="count">Number of bytes.</param>
     public override void Write(byte[] buffer, int offset, int count)
     {
         ValidateBufferArguments(buffer, offset, count);
@@ -255,7 +270,7 @@ public sealed class ConnectionStream : Stream
     /// <inheritdoc/>
     public override void Write(ReadOnlySpan<byte> buffer)
     {
-        // It may have to wait, and a span cannot be lent to another thread.
+        // The write may have to wait, and a span cannot be passed to another thread.
         byte[] bytes = ArrayPool<byte>.Shared.Rent(buffer.Length);
         try
         {
@@ -275,7 +290,7 @@ public sealed class ConnectionStream : Stream
     {
         ThrowIfDisposed();
         ThrowIfOnLoop(nameof(Write));
-        int timeoutMs = _writeTimeoutMs; // once: it says whose the memory is in the end
+        int timeoutMs = _writeTimeoutMs; // read once, because it decides the owner of the memory after a timeout
         if (_session.BeginSend(data, mayBeTakenBack: timeoutMs != Timeout.Infinite, out SendResult result) is { } operation) result = AwaitRoom(operation, timeoutMs);
         if (result != SendResult.Queued) _session.FailWrite();
     }
@@ -312,33 +327,38 @@ public sealed class ConnectionStream : Stream
     /// <inheritdoc/>
     public override void EndWrite(IAsyncResult asyncResult) => TaskToAsyncResult.End(asyncResult);
 
-    /// <summary>Nothing to do: what was written leaves by itself.</summary>
+    /// <summary>Has no effect: written data is sent without it.</summary>
     public override void Flush()
     {
     }
 
-    /// <summary>Nothing to do: what was written leaves by itself.</summary>
-    /// <param name="cancellationToken">Looked at once.</param>
+    /// <summary>Has no effect: written data is sent without it.</summary>
+    /// <param name="cancellationToken">Checked once.</param>
     public override Task FlushAsync(CancellationToken cancellationToken) =>
         cancellationToken.IsCancellationRequested ? Task.FromCanceled(cancellationToken) : Task.CompletedTask;
 
     // ------------------------------------------------------------------ ending
 
-    /// <summary>Ends this half: what was written is sent, then FIN. Reading goes on; later writes throw. Any thread.</summary>
+    /// <summary>
+    /// Shuts down the sending side: written data is sent, then FIN. Reads continue; later writes throw. Any thread.
+    /// </summary>
     public void ShutdownSend() => _session.ShutdownSend();
 
-    /// <summary>Ends the connection now: discards what is queued, and resets. Any thread.</summary>
+    /// <summary>Ends the connection at once: discards queued data and resets. Any thread.</summary>
     public void Abort() => _session.Abort();
 
-    /// <summary>Closes gracefully. Never blocks, so any thread.</summary>
-    /// <param name="disposing">True from <see cref="IDisposable.Dispose"/>.</param>
+    /// <summary>Closes gracefully. Never blocks. Any thread.</summary>
+    /// <param name="disposing">True if called by <see cref="IDisposable.Dispose"/>.</param>
     protected override void Dispose(bool disposing)
     {
         if (disposing && Interlocked.Exchange(ref _isDisposed, 1) == 0) _session.CloseStream();
         base.Dispose(disposing);
     }
 
-    /// <summary>Closes gracefully and completes when the connection has ended: all is sent, and the peer has ended too, within the limits of a close.</summary>
+    /// <summary>
+    /// Closes gracefully, and completes when the connection has ended: all data is sent, and the peer has ended too,
+    /// within the limits of a close.
+    /// </summary>
     public override ValueTask DisposeAsync()
     {
         ValueTask disposed = base.DisposeAsync();
@@ -355,7 +375,7 @@ public sealed class ConnectionStream : Stream
         if (Loop.Current is not null) Throw.BlocksLoop(member);
     }
 
-    // ------------------------------------------------------------------ what a stream is asked for
+    // ------------------------------------------------------------------ other members of Stream
 
     /// <inheritdoc/>
     public override bool CanRead => Volatile.Read(ref _isDisposed) == 0;
@@ -369,24 +389,30 @@ public sealed class ConnectionStream : Stream
     /// <inheritdoc/>
     public override bool CanTimeout => true;
 
-    /// <summary>Longest time that a synchronous read waits for its first byte, in milliseconds; then it throws with category <see cref="ErrorCategory.Timeout"/>, and the stream goes on. From 1; -1 (the default) is without limit.</summary>
+    /// <summary>
+    /// Maximum time in milliseconds that a synchronous read waits for its first byte; then it throws with category
+    /// <see cref="ErrorCategory.Timeout"/>, and the stream stays usable. From 1; default -1, no limit.
+    /// </summary>
     public override int ReadTimeout
     {
         get => _readTimeoutMs;
         set => _readTimeoutMs = BodyStream.CheckTimeout(value, nameof(ReadTimeout));
     }
 
-    /// <summary>Longest time that a synchronous write waits for room, in milliseconds; then it throws with category <see cref="ErrorCategory.Timeout"/>, and ends as a cancelled one does. From 1; -1 (the default) is without limit.</summary>
+    /// <summary>
+    /// Maximum time in milliseconds that a synchronous write waits for space; then it throws with category
+    /// <see cref="ErrorCategory.Timeout"/>, with the same effect as a cancellation. From 1; default -1, no limit.
+    /// </summary>
     public override int WriteTimeout
     {
         get => _writeTimeoutMs;
         set => _writeTimeoutMs = BodyStream.CheckTimeout(value, nameof(WriteTimeout));
     }
 
-    /// <summary>A stream of a connection has no length.</summary>
+    /// <summary>Not supported: a connection has no length.</summary>
     public override long Length => throw NoSeeking();
 
-    /// <summary>A stream of a connection has no position.</summary>
+    /// <summary>Not supported: a connection has no position.</summary>
     public override long Position
     {
         get => throw NoSeeking();
@@ -401,6 +427,6 @@ public sealed class ConnectionStream : Stream
 
     private static NotSupportedException NoSeeking() => new("A connection can only be read and written forwards.");
 
-    /// <summary>Id and peer, for logs.</summary>
+    /// <summary>Returns the id and the peer, for logs.</summary>
     public override string ToString() => _session.ToString();
 }

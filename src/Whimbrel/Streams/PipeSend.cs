@@ -4,7 +4,10 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Streams;
 
-/// <summary>What a flush of a pipe could not queue at once: it keeps the segments while a <see cref="SendOperation"/> waits for room, and gives them back.</summary>
+/// <summary>
+/// A flush that could not be queued at once: keeps the segments while a <see cref="SendOperation"/> waits for space,
+/// and then returns them.
+/// </summary>
 internal sealed class PipeSend
 {
     private readonly SendingPipe _writer;

@@ -3,7 +3,9 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Streams;
 
-/// <summary>The session inside a <see cref="ConnectionPipe"/>: gives what is received to its reader, and ends as its two halves do.</summary>
+/// <summary>
+/// The session inside a <see cref="ConnectionPipe"/>: passes received data to its reader, and ends with its two halves.
+/// </summary>
 internal sealed class PipeSession : Session
 {
     private const int InputBit = 1;
@@ -14,7 +16,7 @@ internal sealed class PipeSession : Session
     private readonly bool _isOnPool;
     private Completion<ConnectionPipe>? _taken;
     private CloseReason _reason;
-    private int _completed; // which halves were
+    private int _completed; // bits of the completed halves
     private volatile bool _serverStops;
     private bool _hasEnded;
 
@@ -34,7 +36,7 @@ internal sealed class PipeSession : Session
 
     internal SendingPipe Sending { get; }
 
-    /// <summary>Why it ended, or nothing yet. Any thread.</summary>
+    /// <summary>Reason of the end, or the default before. Any thread.</summary>
     internal CloseReason Reason => Volatile.Read(ref _hasEnded) ? _reason : default;
 
     internal static ValueTask<ConnectionPipe> TakeOver(Session session, ConnectionPipeOptions options)
@@ -45,9 +47,12 @@ internal sealed class PipeSession : Session
         return task;
     }
 
-    // ------------------------------------------------------------------ what its halves say: any thread
+    // ------------------------------------------------------------------ calls of the two halves: any thread
 
-    /// <summary>Around what a half posts to the loop: who reads on the pool by <see cref="PipeScheduler.ThreadPool"/> answers there, beside others that do.</summary>
+    /// <summary>
+    /// Scope for posts of a half to the loop. A reader on the pool, by <see cref="PipeScheduler.ThreadPool"/>, sends
+    /// its answers there, together with those of other readers.
+    /// </summary>
     internal WakeUpBatch Posting() => _isOnPool ? new WakeUpBatch(Loop.Engine) : default;
 
     internal void InputCompleted(Exception? exception) => Completed(InputBit, exception);
@@ -64,24 +69,26 @@ internal sealed class PipeSession : Session
         else if (half == OutputBit) ShutdownSend();
     }
 
-    /// <summary>Something registered with the token of the end threw. On the pool.</summary>
+    /// <summary>
+    /// Reports an exception of a callback that was registered with the token of the end. On the pool.
+    /// </summary>
     internal void RegisteredThrew(Exception exception)
     {
         Loop.Engine.UserCodeThrew(exception);
         Loop.Engine.ReportException("what was registered with InputEnded of a pipe", exception);
     }
 
-    // ------------------------------------------------------------------ the life of the session: its loop
+    // ------------------------------------------------------------------ callbacks of the session: its loop
 
     protected override void OnConnected()
     {
-        // The session before may have paused, and nobody else could end that.
+        // The previous session may have paused, and no other code could end that pause.
         if (_taken is not null && IsReceivingPaused) ResumeReceiving();
         _taken?.SetResult(Pipe);
         _handler?.Begin();
     }
 
-    /// <summary>It took over before there was a connection, and there was none.</summary>
+    /// <summary>Called if it took over before the connection was established, and the connect failed.</summary>
     protected override void OnConnectFailed(CloseReason reason) => _taken?.SetException(StreamSession.EndOf("take over", reason));
 
     protected override int OnData(ReadOnlySpan<byte> unread)
@@ -90,7 +97,10 @@ internal sealed class PipeSession : Session
         return unread.Length;
     }
 
-    /// <summary>The peer's FIN: reads are complete from here on. This half stays open until the user ends it.</summary>
+    /// <summary>
+    /// Called for the peer's FIN: reads are completed from here on. The sending side stays open until the application
+    /// ends it.
+    /// </summary>
     protected override void OnEndOfStream() => Receiving.Finish();
 
     protected override void OnServerStopping()
@@ -116,7 +126,7 @@ internal sealed class PipeSession : Session
 
     internal override bool StaysOnLoop => true;
 
-    /// <summary>It keeps what it receives.</summary>
+    /// <summary>False, because the session keeps received data.</summary>
     internal override bool TakesLargeBlocks => false;
 
     internal override bool LendsRoom => true;

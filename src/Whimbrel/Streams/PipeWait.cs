@@ -5,8 +5,9 @@ using Whimbrel.Engines;
 namespace Whimbrel.Streams;
 
 /// <summary>
-/// The one read or flush of a <see cref="ConnectionPipe"/> that may wait, used again for the next. Ends by its token, unless its owner ended it before. Goes on
-/// where the pipe's scheduler says, without an allocation on the loop and on the pool. Owner: the reader or the writer, under whose gate it is.
+/// The pending read or flush of a <see cref="ConnectionPipe"/>; reused for the next one. Ends by its token, unless its
+/// owner ended it before. Resumes as the pipe's scheduler determines, without an allocation on the loop and on the
+/// pool. Owner: the reader or the writer, under its lock.
 /// </summary>
 internal sealed class PipeWait<T> : Completion<T>
 {
@@ -19,12 +20,15 @@ internal sealed class PipeWait<T> : Completion<T>
     internal PipeWait(Lock gate, Loop loop, PipeScheduler? scheduler)
         : base(loop.Engine) => (_gate, _loop, _scheduler) = (gate, loop, scheduler);
 
-    /// <summary>Under the gate. Who sets it to false by <see cref="End"/> has to complete it, outside of the gate.</summary>
+    /// <summary>
+    /// True while the operation is pending. Under the lock. The thread that ends it with <see cref="End"/> must
+    /// complete it, outside of the lock.
+    /// </summary>
     internal bool IsWaiting { get; private set; }
 
     // ------------------------------------------------------------------ the wait
 
-    /// <summary>Under the gate; <see cref="Watch"/> follows outside of it.</summary>
+    /// <summary>Begins a wait. Under the lock; <see cref="Watch"/> follows outside of it.</summary>
     internal ValueTask<T> Begin(CancellationToken token)
     {
         _token = token;
@@ -32,7 +36,10 @@ internal sealed class PipeWait<T> : Completion<T>
         return Task;
     }
 
-    /// <summary>By who has begun it, before anybody awaits: if one waits, it is this one.</summary>
+    /// <summary>
+    /// Registers the cancellation. Called by the thread that has begun the wait, before the task is awaited: a pending
+    /// wait is therefore this one.
+    /// </summary>
     internal void Watch(CancellationToken token)
     {
         if (!token.CanBeCanceled) return;
@@ -49,7 +56,7 @@ internal sealed class PipeWait<T> : Completion<T>
         registration.Unregister();
     }
 
-    /// <summary>Under the gate.</summary>
+    /// <summary>Ends the wait. Under the lock.</summary>
     internal void End()
     {
         IsWaiting = false;
@@ -64,7 +71,7 @@ internal sealed class PipeWait<T> : Completion<T>
         lock (_gate)
         {
             token = _token;
-            // A call that comes late finds another wait, or none.
+            // A late call finds another wait, or none.
             if (!IsWaiting || !token.IsCancellationRequested) return;
             End();
         }
@@ -72,7 +79,7 @@ internal sealed class PipeWait<T> : Completion<T>
         SetException(new OperationCanceledException(token));
     }
 
-    // ------------------------------------------------------------------ where it goes on
+    // ------------------------------------------------------------------ scheduling
 
     private protected override bool TryPlace(Action<object?> continuation, object? state)
     {

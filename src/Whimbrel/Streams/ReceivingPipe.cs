@@ -7,35 +7,36 @@ using Whimbrel.Engines;
 namespace Whimbrel.Streams;
 
 /// <summary>
-/// The reading half of a <see cref="ConnectionPipe"/>: what its session receives is copied once, into segments that the reader is shown and gives
-/// back by what it consumes; what comes much at a time is received into such a segment, and not copied.
+/// The reading half of a <see cref="ConnectionPipe"/>. Received data is copied once, into segments that the reader sees
+/// and returns by consuming them. Large amounts are received directly into such a segment, without a copy.
 /// </summary>
 /// <remarks>
-/// The loop puts in, the reader takes out, on whatever thread: both under one gate, so that a read on the pool does not cross to the loop and back. Inside
-/// of the gate nothing of the user's runs, and nothing waits. Places are counted in bytes since the beginning: <c>consumed &lt;= examined &lt;= received</c>.
+/// The loop adds data, the reader removes it on any thread: both under one lock, so that a read on the pool does not
+/// need the loop. No user code runs inside the lock, and nothing waits there. Positions are counted in bytes since the
+/// beginning: <c>consumed &lt;= examined &lt;= received</c>.
 /// </remarks>
-[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and who has its token may look at it after the end.")]
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to release, and its token may be used after the end.")]
 internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions options) : PipeReader
 {
     private readonly Lock _gate = new();
-    private PipeSegment? _first; // with the first byte that was not consumed
+    private PipeSegment? _first; // contains the first unconsumed byte
     private PipeSegment? _last;
-    private PipeSegment? _room; // for the receive that runs: the loop's
+    private PipeSegment? _room; // for the current receive; used by the loop
     private PipeWait<ReadResult>? _read;
     private long _consumed;
     private long _examined;
     private long _received;
     private CancellationTokenSource? _ended;
     private Exception? _failure;
-    private bool _isReading; // a result is out: AdvanceTo comes next
-    private bool _mayAdvance; // also after a result that was cancelled
+    private bool _isReading; // a result was returned: AdvanceTo comes next
+    private bool _mayAdvance; // also after a cancelled result
     private bool _isCancelled;
     private bool _isHolding;
     private bool _isFinished;
     private bool _isCompleted;
     private bool _hasEnded;
 
-    // ------------------------------------------------------------------ the reader's side: any thread, one at a time
+    // ------------------------------------------------------------------ the reader: any thread, one at a time
 
     public override ValueTask<ReadResult> ReadAsync(CancellationToken cancellationToken = default)
     {
@@ -121,7 +122,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         }
 
         if (waited) _read!.SetException(new InvalidOperationException("The reader was completed while a read waited."));
-        // What comes from here on is thrown away, so that the peer's end is seen.
+        // Further data is discarded, so that the end of stream can be received.
         if (resumes) session.ResumeReceiving();
         using (session.Posting()) session.InputCompleted(exception);
     }
@@ -129,7 +130,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
     private void CheckReadable()
     {
         if (_isCompleted) ThrowCompleted();
-        if (IsWaiting) Throw.State("A read is under way on this pipe: one read at a time. Await it before the next.");
+        if (IsWaiting) Throw.State("A read is pending on this pipe: one read at a time. Await it before the next.");
         if (_isReading) Throw.State("The last read was not completed: say by AdvanceTo what was consumed before the next.");
     }
 
@@ -137,7 +138,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
 
     private static void ThrowCompleted() => Throw.State("The reader was completed: reading is not allowed any more.");
 
-    /// <summary>What a read gets without waiting. False: it must wait. Under the gate.</summary>
+    /// <summary>Returns the result of a read that need not wait; false if it must wait. Under the lock.</summary>
     private bool TryTake(out ReadResult result, out Exception? failure)
     {
         failure = null;
@@ -151,14 +152,17 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
 
         ReadOnlySequence<byte> buffer = _first is null ? default : new(_first, (int)(_consumed - _first.RunningIndex), _last!, _last!.Length);
         result = new ReadResult(buffer, _isCancelled, _isFinished);
-        // After one that was cancelled the next read may come without AdvanceTo, as with every pipe.
+        // After a cancelled read the next one may come without AdvanceTo, as with every pipe.
         _isReading = !_isCancelled;
         _mayAdvance = true;
         _isCancelled = false;
         return true;
     }
 
-    /// <summary>Of a buffer without bytes all positions are its beginning; in a segment that was given back there is none.</summary>
+    /// <summary>
+    /// Returns the position in the stream. All positions of an empty buffer are its beginning; positions in returned
+    /// segments are invalid.
+    /// </summary>
     private long PlaceOf(SequencePosition position) => position.GetObject() is not PipeSegment segment ? _consumed
         : ReferenceEquals(segment.Owner, this) ? segment.RunningIndex + position.GetInteger()
         : long.MinValue;
@@ -179,7 +183,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         session.Loop.PipeSegments.Return(released);
     }
 
-    // ------------------------------------------------------------------ the session's side: its loop
+    // ------------------------------------------------------------------ the session: its loop
 
     internal void Receive(ReadOnlySpan<byte> data)
     {
@@ -202,11 +206,14 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         }
 
         if (wakes) _read!.SetResult(result);
-        // A reader that ends the hold meanwhile posts to this loop: behind this.
+        // If the reader ends the hold in the meantime, its post is processed after this.
         if (holds) session.PauseReceiving();
     }
 
-    /// <summary>No reader sees it before bytes are in it: it is not among those that are given back.</summary>
+    /// <summary>
+    /// Returns memory for the next receive. The reader does not see the segment before it contains data, so it is not
+    /// among the returned ones.
+    /// </summary>
     internal Span<byte> LendRoom()
     {
         _room = session.Loop.PipeSegments.Take(this, PipeSegments.Long, _received);
@@ -222,7 +229,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
 
     private void Append(ReadOnlySpan<byte> data)
     {
-        // Less is not worth a segment of this length.
+        // Fewer bytes are not worth a segment of this length.
         if (_room is { } room && data.Length >= PipeSegments.BulkBytes && (ReadOnlySpan<byte>)room.RoomSpan[..data.Length] == data)
         {
             _room = null;
@@ -252,10 +259,13 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         _last = segment;
     }
 
-    /// <summary>The peer's FIN.</summary>
+    /// <summary>Called for the peer's FIN.</summary>
     internal void Finish() => EndReads(isFinished: true, null);
 
-    /// <summary>The connection has ended. What was received is still read; after the peer's FIN that was all.</summary>
+    /// <summary>
+    /// Called when the connection has ended. Data received before can still be read; after the peer's FIN there is no
+    /// more.
+    /// </summary>
     internal void End(CloseReason reason)
     {
         if (!_isFinished) EndReads(isFinished: false, FailureOf(reason));
@@ -310,7 +320,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
                 if (_ended is null)
                 {
                     _ended = new CancellationTokenSource();
-                    if (_hasEnded) _ended.Cancel(); // nothing is registered yet
+                    if (_hasEnded) _ended.Cancel(); // no callback is registered yet
                 }
 
                 return _ended.Token;
@@ -318,7 +328,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         }
     }
 
-    /// <summary>Not on the loop: what is registered is the user's, and may take its time or throw.</summary>
+    /// <summary>Cancels the token on the pool, because its callbacks are user code that may block or throw.</summary>
     private void TellEnded(CancellationTokenSource source)
     {
         session.Loop.Engine.Offload(

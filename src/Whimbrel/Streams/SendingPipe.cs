@@ -7,12 +7,13 @@ using Whimbrel.Engines;
 namespace Whimbrel.Streams;
 
 /// <summary>
-/// The writing half of a <see cref="ConnectionPipe"/>: what is written stands in segments of its own until a flush gives it to the send queue as
-/// one message. What does not fit there waits (<see cref="PipeSend"/>), and the flush with it.
+/// The writing half of a <see cref="ConnectionPipe"/>: written data is kept in its own segments until a flush passes it
+/// to the send queue as one message. If it does not fit there, it waits (<see cref="PipeSend"/>), and so does the
+/// flush.
 /// </summary>
 /// <remarks>
-/// One thread at a time writes; what else happens, the end of a send and a cancel, is under the gate. A flush that was cancelled has given its bytes
-/// away all the same: they leave in their order.
+/// One thread at a time writes; the end of a send and a cancellation are under the lock. Data of a cancelled flush is
+/// still sent in order.
 /// </remarks>
 internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions options) : PipeWriter
 {
@@ -21,8 +22,8 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     private PipeSegment? _last;
     private PipeSend? _freeSend;
     private PipeWait<FlushResult>? _flush;
-    private long _before; // bytes written in the segments before the last
-    private int _waiting; // sends that wait for room
+    private long _before; // bytes written in the segments before the last one
+    private int _waiting; // number of sends that wait for space
     private bool _isCancelled;
     private bool _isCompleted;
     private bool _hasEnded;
@@ -76,11 +77,11 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     {
         CheckWritable();
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<FlushResult>(cancellationToken);
-        if (IsWaiting) Throw.State("A flush is under way on this pipe: one flush at a time. Await it before the next.");
+        if (IsWaiting) Throw.State("A flush is pending on this pipe: one flush at a time. Await it before the next.");
         SendResult sent;
         using (session.Posting()) sent = SendWritten();
         if (Volatile.Read(ref _waiting) == 0) return new(ResultNow(sent == SendResult.Closed));
-        // Who waits for the loop may be what blocks the pool.
+        // The code that waits for the loop may be what blocks the pool, so the loop is woken now.
         session.Loop.Mailbox.WakeIfSleeping();
         return WaitForRoom(cancellationToken);
     }
@@ -91,13 +92,13 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<FlushResult>(cancellationToken);
         if (UnflushedBytes == 0 && Volatile.Read(ref _waiting) == 0)
         {
-            // Straight from the caller's memory, when there is room.
+            // Sent directly from the caller's memory, if there is space.
             SendResult sent;
             using (session.Posting()) sent = session.SendIfRoom(source.Span);
             if (sent != SendResult.Full) return new(ResultNow(sent == SendResult.Closed));
         }
 
-        // It may have to wait, and a cancelled wait gives the memory back to the caller.
+        // Copied, because the send may wait, and a cancelled wait returns the memory to the caller.
         this.Write(source.Span);
         return FlushAsync(cancellationToken);
     }
@@ -117,7 +118,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         return new FlushResult(isCancelled, isClosed || Volatile.Read(ref _hasEnded));
     }
 
-    /// <summary>Gives what was written to the queue, or to a send that waits for room there.</summary>
+    /// <summary>Passes the written data to the queue, or to a send that waits for space there.</summary>
     private SendResult SendWritten()
     {
         if (_first is not { } first) return SendResult.Queued;
@@ -134,7 +135,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         if (session.BeginSend(written, out result) is { } operation)
         {
             PipeSend send = Interlocked.Exchange(ref _freeSend, null) ?? new PipeSend(this);
-            // Before its end can come.
+            // Before the operation can end.
             lock (_gate) _waiting++;
             send.Begin(first, operation);
             return SendResult.Queued;
@@ -166,7 +167,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         return task;
     }
 
-    /// <summary>One that waited for room is queued, or the connection has ended. Any thread.</summary>
+    /// <summary>Called when a waiting send is queued, or the connection has ended. Any thread.</summary>
     internal void Ended(PipeSend send, PipeSegment first, bool isClosed)
     {
         _freeSend = send;
@@ -214,6 +215,6 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         session.OutputCompleted(exception);
     }
 
-    /// <summary>The connection has ended: flushes say so.</summary>
+    /// <summary>Called when the connection has ended: flushes report it.</summary>
     internal void End() => Volatile.Write(ref _hasEnded, true);
 }

@@ -4,10 +4,10 @@ using Whimbrel.Engines;
 namespace Whimbrel.Streams;
 
 /// <summary>
-/// The call of a server's handler that serves one pulled connection: where it runs, its token, what becomes of what it throws. Owner: the
-/// session of that connection.
+/// Call of a server's handler that serves one connection: its thread, its token and its exceptions. Owner: the session
+/// of that connection.
 /// </summary>
-/// <typeparam name="T">The face of the session that the handler is given; disposed when it returns.</typeparam>
+/// <typeparam name="T">Type that the handler receives for the session; disposed when the handler returns.</typeparam>
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and the handler may look at its token after the end.")]
 internal sealed class ServedHandler<T>(Session session, T face, Func<T, CancellationToken, Task> method)
     where T : IDisposable
@@ -18,17 +18,17 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
     /// <summary>Cancelled when the server begins to stop, and when the connection has ended.</summary>
     internal CancellationToken Token => _stop.Token;
 
-    /// <summary>The method, as in messages.</summary>
+    /// <summary>Name of the method in messages.</summary>
     internal string Name => UserCode.MethodOf(method) ?? "a handler";
 
     internal void Cancel() => _stop.Cancel();
 
-    /// <summary>In OnConnected of the session.</summary>
+    /// <summary>Starts the handler. Called in OnConnected of the session.</summary>
     internal void Begin()
     {
         _host = session.Connection!.Host;
         _host.HandlerBegan(session);
-        // With callbacks on the pool, that is where the handler runs; what is inside of the session stays on the loop.
+        // With callbacks on the pool the handler runs there; the session itself stays on the loop.
         if (_host.Options.Scheduling == Scheduling.ThreadPool) session.Loop.Engine.Offload(static s => _ = ((ServedHandler<T>)s!).ServeAsync(), this);
         else _ = ServeAsync();
     }
@@ -42,7 +42,7 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
         }
         catch (OperationCanceledException) when (stop.IsCancellationRequested)
         {
-            // It was told to stop, and has.
+            // The handler has ended because of its token.
         }
         catch (Exception e)
         {
@@ -57,7 +57,7 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
     {
         if (exception is NetworkException { Error.Category: not ErrorCategory.Timeout } || (exception is ObjectDisposedException && !session.IsConnected))
         {
-            // The connection failed under it, and that is the connection's own news.
+            // The connection failed, and its end is reported elsewhere.
             session.Abort();
             return;
         }

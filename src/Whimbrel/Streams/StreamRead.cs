@@ -2,22 +2,24 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Streams;
 
-/// <summary>The one read of a stream that may be under way, used again for the next. Owner: its session.</summary>
+/// <summary>The pending read of a stream; reused for the next one. Owner: its session.</summary>
 internal sealed class StreamRead : Completion<int>
 {
     private readonly StreamSession _session;
     private bool _hasLimit;
-    private int _isTaken; // of one with a limit
+    private int _isTaken; // used with a timeout only
 
     internal StreamRead(StreamSession session)
         : base(session.Loop.Engine) => _session = session;
 
-    /// <summary>The caller's memory; received bytes are copied straight into it. Empty for a read that only waits for some.</summary>
+    /// <summary>
+    /// The caller's memory, into which received data is copied directly. Empty for a read that only waits.
+    /// </summary>
     internal Memory<byte> Into { get; private set; }
 
     internal CancellationToken Cancellation { get; private set; }
 
-    /// <summary>With a limit its caller is a thread that blocks, and may take it back.</summary>
+    /// <summary>Begins a read. With a timeout its caller is a blocked thread that may withdraw it.</summary>
     internal void Begin(Memory<byte> into, bool hasLimit, CancellationToken cancellation)
     {
         Into = into;
@@ -26,13 +28,19 @@ internal sealed class StreamRead : Completion<int>
         Volatile.Write(ref _isTaken, 0);
     }
 
-    /// <summary>By who completes it, before it touches the memory. False: its caller has taken it back. Costs nothing without a limit.</summary>
+    /// <summary>
+    /// Claims the read before its memory is used. Returns false if the caller has withdrawn it. Costs nothing without a
+    /// timeout.
+    /// </summary>
     internal bool TryTake() => !_hasLimit || Interlocked.Exchange(ref _isTaken, 1) == 0;
 
-    /// <summary>Before the loop has begun with it: its caller has taken it back.</summary>
+    /// <summary>True if the caller has withdrawn the read before the loop started it.</summary>
     internal bool IsTakenBack => _hasLimit && Volatile.Read(ref _isTaken) != 0;
 
-    /// <summary>Its caller's time is over. False: it is being completed. The object is not used again: the loop may still know it.</summary>
+    /// <summary>
+    /// Withdraws the read at its timeout. Returns false if it is being completed. The object is not reused, because the
+    /// loop may still refer to it.
+    /// </summary>
     internal bool TryTakeBack()
     {
         if (!TryTake()) return false;

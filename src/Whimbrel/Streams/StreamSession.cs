@@ -6,23 +6,26 @@ using Whimbrel.Engines;
 namespace Whimbrel.Streams;
 
 /// <summary>
-/// The session inside a <see cref="ConnectionStream"/>: turns callbacks into reads. Built on what any session may use.
-/// Follow one byte: <see cref="OnData"/> copies it into the memory of the read that waits; without one it is kept, and at
-/// <see cref="HoldBytes"/> reading pauses, so that the peer's window fills and the peer waits.
+/// The session inside a <see cref="ConnectionStream"/>: converts callbacks into reads, with members that any session
+/// may use. <see cref="OnData"/> copies data into the memory of the pending read. Without one the data is kept, and
+/// at <see cref="HoldBytes"/> reading pauses, so that the peer's window fills and the peer waits.
 /// </summary>
 /// <remarks>
-/// Everything here runs on the loop but the members that say otherwise. What is kept stands here and not in the connection's
-/// unread bytes: those end with the connection, and a reader may come later (docs/design/0012).
+/// Everything here runs on the loop, unless a member's documentation says otherwise. The data is kept here and not as
+/// unread bytes of the connection, because those end with the connection, and a reader may come later
+/// (docs/design/0012).
 /// </remarks>
 internal sealed class StreamSession : Session
 {
-    /// <summary>Kept with no read waiting; from here on reading pauses. What one receive brought with it may come on top.</summary>
+    /// <summary>
+    /// Number of kept bytes, without a pending read, at which reading pauses. One receive may exceed it.
+    /// </summary>
     internal const int HoldBytes = 64 * 1024;
 
     private readonly ServedHandler<ConnectionStream>? _handler;
     private Completion<ConnectionStream>? _taken;
-    private StreamRead? _read; // the reader's, used again and again
-    private StreamRead? _waiting; // the loop's
+    private StreamRead? _read; // the reader's object, reused
+    private StreamRead? _waiting; // pending read; used by the loop
     private UnreadStore _kept;
     private CancellationTokenRegistration _registration;
     private CloseReason _reason;
@@ -41,7 +44,7 @@ internal sealed class StreamSession : Session
 
     internal ConnectionStream Stream { get; }
 
-    /// <summary>See <see cref="ConnectionStream.TakeOverAsync"/>.</summary>
+    /// <summary>Implements <see cref="ConnectionStream.TakeOverAsync"/>.</summary>
     internal static ValueTask<ConnectionStream> TakeOver(Session session)
     {
         Completion<ConnectionStream> taken = new(session.Loop.Engine);
@@ -50,12 +53,12 @@ internal sealed class StreamSession : Session
         return task;
     }
 
-    /// <summary>Why it ended, or nothing yet. Any thread, once it has ended.</summary>
+    /// <summary>Reason of the end, or the default before. Any thread, once it has ended.</summary>
     internal CloseReason Reason => _hasEnded ? _reason : default;
 
-    // ------------------------------------------------------------------ reading, from the caller's side
+    // ------------------------------------------------------------------ reading: the caller
 
-    /// <summary>Any thread.</summary>
+    /// <summary>Reads. Any thread.</summary>
     internal ValueTask<int> ReadAsync(Memory<byte> into, CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellation);
@@ -69,7 +72,7 @@ internal sealed class StreamSession : Session
         return StartRead(into, hasLimit: false, cancellation).Task;
     }
 
-    /// <summary>Blocks. Any thread that is no loop's.</summary>
+    /// <summary>Reads and blocks. Any thread that is not a loop's.</summary>
     internal int Read(Memory<byte> into, int timeoutMs)
     {
         BeginReading();
@@ -77,12 +80,12 @@ internal sealed class StreamSession : Session
         short version = read.Version;
         if (read.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
         {
-            // The loop is not asked: somebody's callback may block it.
+            // The loop is not involved, because a callback may block it.
             if (read.TryTakeBack())
             {
                 _read = null;
                 EndReading();
-                throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may go on being used."));
+                throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may still be used."));
             }
 
             Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
@@ -96,24 +99,24 @@ internal sealed class StreamSession : Session
         StreamRead read = _read ??= new StreamRead(this);
         read.Begin(into, hasLimit, cancellation);
         if (Loop.IsCurrent) Await(read);
-        // A loop that has ended takes no posts and touches nothing any more: what was kept is served here.
+        // A loop that has ended accepts no posts and uses nothing any more: kept data is read here.
         else if (!Loop.PostControl(static (_, s, r, _) => ((StreamSession)s!).Serve((StreamRead)r!), this, read)) Serve(read);
         return read;
     }
 
     private void BeginReading()
     {
-        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is under way on this stream: one read at a time. Await it before the next.");
+        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is pending on this stream: one read at a time. Await it before the next.");
     }
 
-    /// <summary>The read has its result. Any thread, the reader's.</summary>
+    /// <summary>Called when the reader has its result. Any thread.</summary>
     internal void EndReading() => Volatile.Write(ref _isReading, 0);
 
-    // ------------------------------------------------------------------ reading, on the loop
+    // ------------------------------------------------------------------ reading: the loop
 
     private void Serve(StreamRead read)
     {
-        // The next one may wait already.
+        // The read was withdrawn; the next one may already wait.
         if (read.IsTakenBack) return;
         if (read.Cancellation.IsCancellationRequested) read.SetException(new OperationCanceledException(read.Cancellation));
         else if (!HasNews) Await(read);
@@ -122,10 +125,13 @@ internal sealed class StreamSession : Session
         else read.SetException(failure!);
     }
 
-    /// <summary>A read need not wait.</summary>
+    /// <summary>True if a read need not wait.</summary>
     private bool HasNews => _kept.Length > 0 || _isFinished || _isClosed || _hasEnded;
 
-    /// <summary>The memory of a read is the user's, and may throw: then the read has failed, and the bytes are for the next.</summary>
+    /// <summary>
+    /// Gets the memory of a read, which belongs to the application and may throw: the read then fails, and the data
+    /// stays for the next one.
+    /// </summary>
     private static bool TryRoom(StreamRead read, out Span<byte> into)
     {
         try
@@ -147,7 +153,7 @@ internal sealed class StreamSession : Session
         Watch(read.Cancellation);
     }
 
-    /// <summary>What a read gets without waiting. False: it must wait.</summary>
+    /// <summary>Returns the result of a read that need not wait; false if it must wait.</summary>
     private bool TryServe(Span<byte> into, out int count, out Exception? failure)
     {
         count = 0;
@@ -182,7 +188,7 @@ internal sealed class StreamSession : Session
         int taken = 0;
         if (TakeWaiting() is { } read && TryRoom(read, out Span<byte> into))
         {
-            // While one waits nothing is kept: these are its bytes.
+            // While a read is pending nothing is kept, so this data is its data.
             taken = Math.Min(unread.Length, into.Length);
             unread[..taken].CopyTo(into);
             read.SetResult(taken);
@@ -200,7 +206,9 @@ internal sealed class StreamSession : Session
         PauseReceiving();
     }
 
-    /// <summary>The read that waits, for who completes it; null when there is none, or its caller has taken it back.</summary>
+    /// <summary>
+    /// Claims the pending read for completion; null if there is none, or its caller has withdrawn it.
+    /// </summary>
     private StreamRead? TakeWaiting()
     {
         if (_waiting is not { } read) return null;
@@ -213,8 +221,9 @@ internal sealed class StreamSession : Session
     // ------------------------------------------------------------------ cancelling a read
 
     /// <summary>
-    /// Registered for this read alone: a source that was reset has forgotten its registrations, and its token looks the same. The source
-    /// keeps the node of one that has ended, so a read costs no memory. The handler's own token needs none: this session cancels it.
+    /// Registers the cancellation of this read. Registered for each read, because a source that was reset has forgotten
+    /// its registrations, and its token looks the same. The source reuses the node of an ended registration, so a read
+    /// costs no memory. The handler's own token needs none, because this session cancels it.
     /// </summary>
     private void Watch(CancellationToken token)
     {
@@ -229,22 +238,22 @@ internal sealed class StreamSession : Session
         if (_waiting is { Cancellation: { IsCancellationRequested: true } token }) TakeWaiting()?.SetException(new OperationCanceledException(token));
     }
 
-    // ------------------------------------------------------------------ the life of the session
+    // ------------------------------------------------------------------ callbacks of the session
 
     protected override void OnConnected()
     {
-        // The session before may have paused, and nobody else could end that.
+        // The previous session may have paused, and no other code could end that pause.
         if (_taken is not null && IsReceivingPaused) ResumeReceiving();
         _taken?.SetResult(Stream);
         _handler?.Begin();
     }
 
-    /// <summary>It took over before there was a connection, and there was none.</summary>
+    /// <summary>Called if it took over before the connection was established, and the connect failed.</summary>
     protected override void OnConnectFailed(CloseReason reason) => _taken?.SetException(EndOf("take over", reason));
 
     internal override bool StaysOnLoop => true;
 
-    /// <summary>What its read has no room for is copied.</summary>
+    /// <summary>False, because data that does not fit into the read is copied.</summary>
     internal override bool TakesLargeBlocks => false;
 
     internal override string DisplayName => _handler?.Name ?? "a stream";
@@ -253,10 +262,13 @@ internal sealed class StreamSession : Session
 
     internal override bool IsOrphan => Volatile.Read(ref _hasEnded);
 
-    /// <summary>Whatever a handler still does, it ends because of that.</summary>
+    /// <summary>Cause of a close: after the stop has begun, the stop of the server.</summary>
     internal override CloseCause CauseOfClose => _serverStops ? CloseCause.ServerStopped : CloseCause.LocalClose;
 
-    /// <summary>The peer's FIN: reads give 0 from here on. This half stays open until the user ends it.</summary>
+    /// <summary>
+    /// Called for the peer's FIN: reads return 0 from here on. The sending side stays open until the application ends
+    /// it.
+    /// </summary>
     protected override void OnEndOfStream()
     {
         _isFinished = true;
@@ -265,7 +277,7 @@ internal sealed class StreamSession : Session
 
     protected override void OnServerStopping()
     {
-        // Without a handler there is nobody who could be told.
+        // Without a handler there is no code to notify.
         if (_handler is null)
         {
             base.OnServerStopping();
@@ -273,7 +285,7 @@ internal sealed class StreamSession : Session
         }
 
         _serverStops = true;
-        CancelRequested(); // of a read with this token; takes effect in a later turn
+        CancelRequested(); // for a read with this token; takes effect in a later turn
         _handler.Cancel();
     }
 
@@ -285,9 +297,9 @@ internal sealed class StreamSession : Session
         _handler?.Cancel();
     }
 
-    // ------------------------------------------------------------------ ending, and the errors of it
+    // ------------------------------------------------------------------ ending
 
-    /// <summary>The stream was disposed. Any thread.</summary>
+    /// <summary>Called when the stream was disposed. Any thread.</summary>
     internal void CloseStream()
     {
         Close();
@@ -302,10 +314,10 @@ internal sealed class StreamSession : Session
         TakeWaiting()?.SetException(Disposed());
     }
 
-    /// <summary>A write was not taken: fails with the reason, which the loop knows. Any thread.</summary>
+    /// <summary>Fails a write that was not queued, with the reason, which the loop has. Any thread.</summary>
     internal ValueTask FailWriteAsync() => Loop.IsCurrent ? ValueTask.FromException(WriteFailure()) : AskForWriteFailure().PlainTask;
 
-    /// <summary>The same for a thread that blocks.</summary>
+    /// <summary>Fails a blocking write that was not queued.</summary>
     internal void FailWrite()
     {
         Completion<bool> failure = AskForWriteFailure();
@@ -320,7 +332,9 @@ internal sealed class StreamSession : Session
         return failure;
     }
 
-    /// <summary>Of a stream that is used after its end, most often by work that its handler did not wait for.</summary>
+    /// <summary>
+    /// Exception for a stream that is used after its end, usually by work that its handler did not await.
+    /// </summary>
     internal static ObjectDisposedException Disposed() =>
         new(nameof(ConnectionStream), "The stream was disposed, or its handler has returned, which closes the connection: a handler awaits all its reads and writes before it returns.");
 

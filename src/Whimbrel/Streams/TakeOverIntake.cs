@@ -2,7 +2,10 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Streams;
 
-/// <summary>A session gives its connection to a stream or a pipe. When it ends by anything else first, whoever waits for that is told.</summary>
+/// <summary>
+/// Receive handler during a hand-over to a stream or a pipe. If the session ends by anything else first, the awaiting
+/// code gets the failure.
+/// </summary>
 internal sealed class TakeOverIntake<T>(Completion<T> taken) : Intake
 {
     internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnData(unread);

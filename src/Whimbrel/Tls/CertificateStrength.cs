@@ -4,8 +4,9 @@ using System.Security.Cryptography.X509Certificates;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// The measure for the certificates of a peer's chain, the same on every layer and system: OpenSSL's security level 2, which is 112 bits. Keys
-/// count on all of them, signatures on all but the last, the trust anchor, which is trusted for itself. Any thread.
+/// Checks the strength of the certificates of a peer's chain, equally for every provider and system: OpenSSL's security
+/// level 2, which is 112 bits. Keys of all certificates are checked, and signatures of all except the last, the trust
+/// anchor, which is trusted on its own. Any thread.
 /// </summary>
 internal static class CertificateStrength
 {
@@ -26,7 +27,7 @@ internal static class CertificateStrength
         Md5,
     }
 
-    /// <summary>What is too weak, in a sentence; null when nothing is.</summary>
+    /// <summary>Returns a sentence about what is too weak, or null.</summary>
     internal static string? ProblemOf(X509Chain chain, TlsWeakAlgorithms allowed)
     {
         X509ChainElementCollection elements = chain.ChainElements;
@@ -34,7 +35,7 @@ internal static class CertificateStrength
         {
             X509Certificate2 certificate = elements[i].Certificate;
             string? problem = ProblemOfKey(certificate, allowed);
-            // A chain without an anchor at its end was refused for that: nobody but the anchor is excused here.
+            // A chain without a trust anchor was rejected before, so only the anchor is exempt here.
             if (problem is null && i < elements.Count - 1) problem = ProblemOfSignature(certificate, allowed);
             if (problem is not null) return $"'{certificate.Subject}' {problem}";
         }
@@ -42,7 +43,7 @@ internal static class CertificateStrength
         return null;
     }
 
-    /// <summary>What somebody must allow who shows this certificate.</summary>
+    /// <summary>Returns the weak algorithms that must be allowed to present this certificate.</summary>
     internal static TlsWeakAlgorithms WeaknessOf(X509Certificate2 certificate) =>
         (ProblemOfKey(certificate, TlsWeakAlgorithms.None) is null ? TlsWeakAlgorithms.None : TlsWeakAlgorithms.Rsa1024Key)
         | (ProblemOfSignature(certificate, TlsWeakAlgorithms.None) is null ? TlsWeakAlgorithms.None : TlsWeakAlgorithms.Sha1Signature);
@@ -76,15 +77,15 @@ internal static class CertificateStrength
             case Hash.Sha1:
                 return (allowed & TlsWeakAlgorithms.Sha1Signature) != 0
                     ? null
-                    : "is signed with SHA-1, which can be forged: have it signed anew with SHA-256, or allow it by TlsOptions.AllowedWeakAlgorithms = Sha1Signature";
+                    : "is signed with SHA-1, which can be forged: have it signed again with SHA-256, or allow it by TlsOptions.AllowedWeakAlgorithms = Sha1Signature";
             case Hash.Md5:
-                return "is signed with MD5, which anybody can forge: have it signed anew with SHA-256";
+                return "is signed with MD5, which any attacker can forge: have it signed again with SHA-256";
             default:
-                return $"is signed in a way that is not known to be strong ({certificate.SignatureAlgorithm.Value}): have it signed anew with SHA-256";
+                return $"is signed in a way that is not known to be strong ({certificate.SignatureAlgorithm.Value}): have it signed again with SHA-256";
         }
     }
 
-    /// <summary>The bits of the modulus, which is the first of the two numbers.</summary>
+    /// <summary>Returns the number of bits of the modulus, the first of the two numbers.</summary>
     private static int RsaBits(byte[] key)
     {
         try
@@ -97,25 +98,29 @@ internal static class CertificateStrength
         }
     }
 
-    /// <summary>A point is 4 and both coordinates, or 2 or 3 and one of them.</summary>
+    /// <summary>
+    /// Returns the number of bits of a curve from a point: 4 and both coordinates, or 2 or 3 and one of them.
+    /// </summary>
     private static int CurveBits(byte[] point) => point is [4, ..] ? (point.Length - 1) / 2 * 8 : (point.Length - 1) * 8;
 
     private static Hash HashOf(X509Certificate2 certificate) => certificate.SignatureAlgorithm.Value switch
     {
         RsaPss => HashOfPss(certificate),
-        // RSA and ECDSA with SHA-1; the two of the old list are RSA and DSA.
+        // RSA and ECDSA with SHA-1; the two of the old arc are RSA and DSA.
         "1.2.840.113549.1.1.5" or "1.2.840.10045.4.1" or "1.2.840.10040.4.3" or "1.3.14.3.2.29" or "1.3.14.3.2.27" => Hash.Sha1,
         "1.2.840.113549.1.1.2" or "1.2.840.113549.1.1.3" or "1.2.840.113549.1.1.4" => Hash.Md5,
         // RSA with SHA-2.
         "1.2.840.113549.1.1.11" or "1.2.840.113549.1.1.12" or "1.2.840.113549.1.1.13" or "1.2.840.113549.1.1.14" or "1.2.840.113549.1.1.15" or "1.2.840.113549.1.1.16" => Hash.Strong,
-        // ECDSA with SHA-2; Ed25519 and Ed448, which bring their own.
+        // ECDSA with SHA-2; Ed25519 and Ed448, which include a hash.
         "1.2.840.10045.4.3.1" or "1.2.840.10045.4.3.2" or "1.2.840.10045.4.3.3" or "1.2.840.10045.4.3.4" or "1.3.101.112" or "1.3.101.113" => Hash.Strong,
-        // The branch of NIST for signatures: DSA and ECDSA and RSA with SHA-2 and SHA-3, ML-DSA, SLH-DSA.
+        // NIST's arc for signatures: DSA, ECDSA and RSA with SHA-2 and SHA-3, ML-DSA, SLH-DSA.
         { } nist when nist.StartsWith("2.16.840.1.101.3.4.3.", StringComparison.Ordinal) => Hash.Strong,
         _ => Hash.Unknown,
     };
 
-    /// <summary>RSASSA-PSS names its hash in parameters, and SHA-1 by saying nothing (RFC 4055, 3.1).</summary>
+    /// <summary>
+    /// Returns the hash of RSASSA-PSS from its parameters; without a value it is SHA-1 (RFC 4055, 3.1).
+    /// </summary>
     private static Hash HashOfPss(X509Certificate2 certificate)
     {
         try

@@ -3,20 +3,21 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// Room for cipher text that goes out: a window onto memory that the owner of the layer provides and sends. Of fixed size;
-/// a layer that needs more returns <see cref="TlsStep.OutputFull"/>. Owner: whoever calls the layer, for the time of a call.
+/// Buffer for outgoing cipher text: a window onto memory that the owner of the layer provides and sends. Of fixed size;
+/// a layer that needs more returns <see cref="TlsStep.OutputFull"/>. Owner: the caller of the layer, for the duration
+/// of a call.
 /// </summary>
-// Safe: Memory points at Capacity bytes that the owner keeps while the layer is called, and Length never passes Capacity.
+// Safe: Memory points at Capacity bytes, valid while the layer is called, and Length never exceeds Capacity.
 internal sealed unsafe class CipherBlock
 {
-    /// <summary>An owner gives no less than this for a call, so that every alert and small record has room.</summary>
+    /// <summary>Minimum size for a call, so that every alert and small record fits.</summary>
     internal const int LeastBytes = 1024;
 
     internal byte* Memory { get; private set; }
 
     internal int Capacity { get; private set; }
 
-    /// <summary>Bytes written so far.</summary>
+    /// <summary>Number of bytes written so far.</summary>
     internal int Length { get; set; }
 
     internal int Room => Capacity - Length;
@@ -25,7 +26,7 @@ internal sealed unsafe class CipherBlock
 
     internal ReadOnlySpan<byte> Written => new(Memory, Length);
 
-    /// <summary>Shows new memory, empty.</summary>
+    /// <summary>Uses other memory, empty.</summary>
     internal void Use(byte* memory, int capacity)
     {
         Memory = memory;
@@ -33,7 +34,7 @@ internal sealed unsafe class CipherBlock
         Length = 0;
     }
 
-    /// <summary>Copies as much as there is room for. The number of bytes copied.</summary>
+    /// <summary>Copies as many bytes as fit. Returns their number.</summary>
     internal int Write(ReadOnlySpan<byte> bytes)
     {
         int count = Math.Min(bytes.Length, Room);

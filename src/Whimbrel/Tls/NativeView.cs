@@ -2,7 +2,10 @@ using System.Buffers;
 
 namespace Whimbrel.Tls;
 
-/// <summary>Shows native or pinned memory as Memory, for APIs that take nothing else, without an object per use. Owner: a loop's <see cref="TlsScratch"/>.</summary>
+/// <summary>
+/// Presents native or pinned memory as Memory, for APIs that accept nothing else, without an object per use. Owner: a
+/// loop's <see cref="TlsScratch"/>.
+/// </summary>
 // Safe: shown only while the owner of the memory is on the stack; then hidden again.
 internal sealed unsafe class NativeView : MemoryManager<byte>
 {

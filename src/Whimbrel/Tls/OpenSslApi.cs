@@ -3,10 +3,10 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// The functions of OpenSSL 3 that the direct TLS layer calls, with no policy. Names of the C library without their prefix;
-/// handles are nint. Blittable DllImports of the exact library names, as docs/design/0003 has it for system calls; nobody calls
-/// one before <see cref="OpenSslLibrary.Load"/> has said that the libraries are there, of the right version and set up.
-/// Safe to call with pointers that stay valid for the call, except where a comment says that OpenSSL keeps them.
+/// The functions of OpenSSL 3 that the direct TLS layer calls, without policy. Names of the C library without their
+/// prefix; handles are nint. Blittable DllImports of the exact library names, as for system calls (docs/design/0003).
+/// They are called only after <see cref="OpenSslLibrary.Load"/> has found the libraries in the right version. Safe to
+/// call with pointers that stay valid for the call, except where a comment says that OpenSSL keeps them.
 /// </summary>
 internal static unsafe class OpenSslApi
 {
@@ -33,7 +33,8 @@ internal static unsafe class OpenSslApi
     internal const int CtrlRetryVerify = 136;
 
     /// <summary>
-    /// PARTIAL_WRITE, ACCEPT_MOVING_WRITE_BUFFER, NO_AUTO_CHAIN (else it looks for issuers in each handshake), RELEASE_BUFFERS.
+    /// PARTIAL_WRITE, ACCEPT_MOVING_WRITE_BUFFER, NO_AUTO_CHAIN (otherwise it searches for issuers in each handshake),
+    /// RELEASE_BUFFERS.
     /// </summary>
     internal const int Modes = 1 | 2 | 8 | 16;
 
@@ -112,7 +113,7 @@ internal static unsafe class OpenSslApi
     [DllImport(Ssl, EntryPoint = "SSL_CTX_add_client_CA")]
     internal static extern int ContextAddClientAuthority(nint context, nint certificate);
 
-    /// <summary>Takes the key over when it returns 1.</summary>
+    /// <summary>Takes ownership of the key if it returns 1.</summary>
     [DllImport(Ssl, EntryPoint = "SSL_CTX_set0_tmp_dh_pkey")]
     internal static extern int ContextSetDhParameters(nint context, nint key);
 
@@ -149,7 +150,7 @@ internal static unsafe class OpenSslApi
     [DllImport(Ssl, EntryPoint = "SSL_free")]
     internal static extern void Free(nint ssl);
 
-    /// <summary>Takes both BIOs over.</summary>
+    /// <summary>Takes ownership of both BIOs.</summary>
     [DllImport(Ssl, EntryPoint = "SSL_set_bio")]
     internal static extern void SetBio(nint ssl, nint read, nint write);
 
@@ -183,7 +184,7 @@ internal static unsafe class OpenSslApi
     [DllImport(Ssl, EntryPoint = "SSL_ctrl")]
     internal static extern nint Control(nint ssl, int command, nint number, void* pointer);
 
-    /// <summary>The bytes belong to the session and die with it.</summary>
+    /// <summary>The bytes belong to the session.</summary>
     [DllImport(Ssl, EntryPoint = "SSL_get0_alpn_selected")]
     internal static extern void GetAlpn(nint ssl, byte** protocol, uint* length);
 
@@ -251,7 +252,7 @@ internal static unsafe class OpenSslApi
     [DllImport(Crypto, EntryPoint = "BIO_set_data")]
     internal static extern void BioSetData(nint bio, void* data);
 
-    // Inside every callback: it reads one field, and a transition would cost more than the call.
+    // Called inside every callback: it reads one field, and a transition would cost more than the call.
     [DllImport(Crypto, EntryPoint = "BIO_get_data"), SuppressGCTransition]
     internal static extern void* BioGetData(nint bio);
 
@@ -264,11 +265,11 @@ internal static unsafe class OpenSslApi
     [DllImport(Crypto, EntryPoint = "BIO_clear_flags")]
     internal static extern void BioClearFlags(nint bio, int flags);
 
-    // Before each call of libssl: it walks sixteen entries of this thread's queue.
+    // Called before each call of libssl: it clears sixteen entries of this thread's queue.
     [DllImport(Crypto, EntryPoint = "ERR_clear_error"), SuppressGCTransition]
     internal static extern void ClearErrors();
 
-    /// <summary>Takes the oldest error of this thread, or 0.</summary>
+    /// <summary>Removes and returns the oldest error of this thread, or 0.</summary>
     [DllImport(Crypto, EntryPoint = "ERR_get_error")]
     internal static extern nuint TakeError();
 
@@ -278,7 +279,7 @@ internal static unsafe class OpenSslApi
     [DllImport(Crypto, EntryPoint = "ERR_error_string_n")]
     internal static extern void ErrorText(nuint error, byte* text, nuint length);
 
-    /// <summary>Moves <paramref name="data"/> behind what it read.</summary>
+    /// <summary>Moves <paramref name="data"/> to the end of the read bytes.</summary>
     [DllImport(Crypto, EntryPoint = "d2i_X509")]
     internal static extern nint ReadCertificate(nint* into, byte** data, nint length);
 
@@ -309,7 +310,7 @@ internal static unsafe class OpenSslApi
     [DllImport(Crypto, EntryPoint = "X509_STORE_CTX_set_error")]
     internal static extern void StoreSetError(nint store, int error);
 
-    /// <summary>What the peer sent, its own certificate first. The stack belongs to the handshake.</summary>
+    /// <summary>The certificates sent by the peer, its own first. The stack belongs to the handshake.</summary>
     [DllImport(Crypto, EntryPoint = "X509_STORE_CTX_get0_untrusted")]
     internal static extern nint StoreUntrusted(nint store);
 }

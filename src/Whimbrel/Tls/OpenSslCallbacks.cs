@@ -5,12 +5,13 @@ using System.Security.Cryptography;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// What OpenSSL calls: our BIO method, and the callbacks of a context. An exception that left one of them would end the process,
-/// so they copy bytes and set marks in the <see cref="OpenSslWindow"/>, which the layer reads after the call; the one that asks
-/// the layer for something asks a member that never throws. Any thread that runs a layer.
+/// Callbacks for OpenSSL: the BIO method, and the callbacks of a context. An exception that leaves one of them would
+/// end the process. So they copy bytes and set flags in the <see cref="OpenSslWindow"/>, which the layer reads after
+/// the call; the verify callback calls a member of the layer that never throws. Any thread that runs a layer.
 /// </summary>
-// Safe: the window outlives its SSL (the layer frees it after SSL_free), and its pointers are valid while libssl runs, because
-// only the layer calls libssl, with input pinned and output owned for the call. Every copy is bounded by both lengths.
+// Safe: the window outlives its SSL (the layer frees it after SSL_free), and its pointers are valid while libssl runs,
+// because only the layer calls libssl, with input pinned and output owned for the call. Every copy is bounded by both
+// lengths.
 internal static unsafe class OpenSslCallbacks
 {
     private const int ControlEndOfFile = 2;
@@ -27,13 +28,13 @@ internal static unsafe class OpenSslCallbacks
 
     private static readonly int s_sslIndex = OpenSslApi.StoreIndexOfSsl();
 
-    /// <summary>The layer whose handshake runs on this thread: callbacks come inside of that call only.</summary>
+    /// <summary>The layer that performs a handshake on this thread: callbacks run inside that call only.</summary>
     [ThreadStatic]
     internal static OpenSslLayer? Running;
 
     /// <summary>
-    /// Gives an SSL its two BIOs over one window. Two, because each can then carry the flag "try again" for good: the callbacks
-    /// never have to call back to set it. False when there is no memory.
+    /// Sets the two BIOs of an SSL, both with one window. Two, because each can then keep the flag "try again"
+    /// permanently, and the callbacks need not set it. Returns false without memory.
     /// </summary>
     internal static bool Connect(nint ssl, OpenSslWindow* window)
     {
@@ -57,7 +58,9 @@ internal static unsafe class OpenSslCallbacks
         OpenSslApi.ContextSetVerifyCallback(context, &Verify, 0);
     }
 
-    /// <summary>The server's choice by ALPN. <paramref name="list"/> lives for good (<see cref="OpenSslProtocolList"/>).</summary>
+    /// <summary>
+    /// Sets the server's ALPN selection. <paramref name="list"/> is never freed (<see cref="OpenSslProtocolList"/>).
+    /// </summary>
     internal static void InstallAlpn(nint context, nint list) => OpenSslApi.ContextSetAlpnCallback(context, &SelectProtocol, list);
 
     private static nint NewMethod()
@@ -65,7 +68,7 @@ internal static unsafe class OpenSslCallbacks
         nint method;
         fixed (byte* name = "whimbrel window\0"u8)
         {
-            // The name is kept as a copy (OPENSSL_strdup).
+            // OpenSSL copies the name (OPENSSL_strdup).
             method = OpenSslApi.BioMethodNew(OpenSslApi.BioNewIndex() | OpenSslApi.BioSourceSink, name);
         }
 
@@ -114,7 +117,8 @@ internal static unsafe class OpenSslCallbacks
     private static nint ControlWindow(nint bio, int command, nint number, void* pointer) => command switch
     {
         ControlFlush => 1,
-        // The end of the peer's bytes is told to the layer (EndOfInput), never to OpenSSL: it could only call it an error.
+        // The end of the peer's data is passed to the layer (EndOfInput), never to OpenSSL, which would report it as an
+        // error.
         ControlEndOfFile => 0,
         _ => 0,
     };
@@ -122,7 +126,7 @@ internal static unsafe class OpenSslCallbacks
     [UnmanagedCallersOnly(CallConvs = [typeof(CallConvCdecl)])]
     private static int SelectProtocol(nint ssl, byte** chosen, byte* chosenLength, byte* offered, uint offeredLength, nint argument)
     {
-        // Both are lists of (length, bytes). OpenSSL has checked the shape of the client's; ours is behind its length.
+        // Both are lists of (length, bytes). OpenSSL has validated the client's list; the own list follows its length.
         byte* ours = (byte*)argument + sizeof(int);
         byte* oursEnd = ours + *(int*)argument;
         for (; ours < oursEnd; ours += 1 + *ours)
@@ -140,8 +144,8 @@ internal static unsafe class OpenSslCallbacks
         return *(int*)argument == 0 ? AlpnIgnored : AlpnRefused;
     }
 
-    // A client's verdict may take a while and can be given elsewhere: the first call says "ask again later" (and returns 1,
-    // OpenSSL looks at the mark only then). A server cannot pause here, so it judges at once.
+    // A client's decision may take long and be made elsewhere: the first call returns "retry later" (and 1, because
+    // OpenSSL checks the flag only then). A server cannot pause here, so it decides at once.
     [UnmanagedCallersOnly(CallConvs = [typeof(CallConvCdecl)])]
     private static int Verify(nint store, nint argument)
     {
@@ -154,13 +158,13 @@ internal static unsafe class OpenSslCallbacks
             return 1;
         }
 
-        // The error chooses the alert that the peer gets.
+        // The error selects the alert that the peer receives.
         OpenSslApi.StoreSetError(store, error);
         return verdict == OpenSslVerdict.Accepted ? 1 : 0;
     }
 
-    // Each message after the handshake goes through three to five states: key updates, tickets, requests to renegotiate.
-    // They cost us 10 to 50 microseconds and the peer next to nothing.
+    // Each message after the handshake passes three to five states: key updates, tickets, renegotiation requests. They
+    // cost this side 10 to 50 microseconds and the peer almost nothing.
     [UnmanagedCallersOnly(CallConvs = [typeof(CallConvCdecl)])]
     private static void Info(nint ssl, int where, int value)
     {

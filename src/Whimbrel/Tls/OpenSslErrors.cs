@@ -2,13 +2,17 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Tls;
 
-/// <summary>Turns what OpenSSL left in the error queue of this thread into a cause and a sentence. Right after the failed call, on its thread.</summary>
-// Safe: OpenSSL's reason strings are constants of the library, and the other form is written into our own room, of the length that is said.
+/// <summary>
+/// Converts the error queue of OpenSSL on this thread to a cause and a sentence. Call it right after the failed call,
+/// on its thread.
+/// </summary>
+// Safe: OpenSSL's reason strings are constants of the library, and the other form is written into a local buffer with
+// its length.
 internal static unsafe class OpenSslErrors
 {
     private const int SslLibrary = 20;
 
-    // SSL_R numbers of sslerr.h. RECORD_TOO_SMALL is what a run of empty records ends with.
+    // SSL_R constants of sslerr.h. RECORD_TOO_SMALL is the result of a series of empty records.
     private const int EncryptedLengthTooLong = 150;
     private const int NoCertificateSet = 179;
     private const int NotOnRecordBoundary = 182;
@@ -22,14 +26,14 @@ internal static unsafe class OpenSslErrors
     private const int TooManyWarnAlerts = 409;
     private const int BadRecordType = 443;
 
-    /// <summary>Takes everything from the queue. What the first error says, or that there is none.</summary>
+    /// <summary>Clears the queue. Returns the text of the first error, or that there is none.</summary>
     internal static string Take()
     {
         nuint first = TakeFirst();
         return first == 0 ? "OpenSSL gives no reason" : TextOf(first);
     }
 
-    /// <summary>Takes everything from the queue; the first error (the one closest to the cause), or 0.</summary>
+    /// <summary>Clears the queue. Returns the first error (the one closest to the cause), or 0.</summary>
     internal static nuint TakeFirst()
     {
         nuint first = OpenSslApi.TakeError();
@@ -37,12 +41,12 @@ internal static unsafe class OpenSslErrors
         return first;
     }
 
-    /// <summary>The number of the reason when libssl itself gave it, else 0.</summary>
+    /// <summary>Returns the reason number if libssl itself reported it, otherwise 0.</summary>
     internal static int ReasonOf(nuint error) => (int)((error >> 23) & 0xff) == SslLibrary ? (int)(error & 0x7fffff) : 0;
 
     internal static string TextOf(nuint error)
     {
-        // Safe: OpenSSL's reason strings are constants of the library; the other form is written into our own room.
+        // Safe: OpenSSL's reason strings are constants of the library; the other form is written into a local buffer.
         byte* reason = OpenSslApi.ErrorReason(error);
         if (reason is not null) return Marshal.PtrToStringUTF8((nint)reason)!;
         byte* room = stackalloc byte[256];
@@ -50,10 +54,12 @@ internal static unsafe class OpenSslErrors
         return Marshal.PtrToStringUTF8((nint)room)!;
     }
 
-    /// <summary>The cause of a failed handshake or connection, in the same words as the portable layer's.</summary>
-    /// <param name="error">The first error of the queue.</param>
-    /// <param name="profile">Whose connection it was.</param>
-    /// <param name="isFirst">Nothing of the peer has been understood yet.</param>
+    /// <summary>
+    /// Returns the cause of a failed handshake or connection, in the same terms as the portable layer.
+    /// </summary>
+    /// <param name="error">First error of the queue.</param>
+    /// <param name="profile">Profile of the connection.</param>
+    /// <param name="isFirst">True if no data of the peer was parsed successfully yet.</param>
     internal static TlsFault Fault(nuint error, TlsProfile profile, bool isFirst)
     {
         string peer = profile.IsServer ? "client" : "server";

@@ -4,13 +4,13 @@ using System.Security.Cryptography.X509Certificates;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// Gives a context the private key of a .NET certificate. The framework's keys on Linux are keys of the same libcrypto and
-/// are shared as they are, without leaving it; another kind of key is exported, read again and wiped.
+/// Passes the private key of a .NET certificate to a context. The framework's keys on Linux are keys of the same
+/// libcrypto and are shared without an export; other kinds of keys are exported, imported and wiped.
 /// </summary>
-// Safe: see the two members that hand a key over.
+// Safe: see the two members that pass a key.
 internal static unsafe class OpenSslKey
 {
-    /// <summary>Throws CryptographicException when the certificate has no key that can be used.</summary>
+    /// <summary>Sets the key. Throws CryptographicException if the certificate has no usable key.</summary>
     internal static void Use(nint context, X509Certificate2 leaf)
     {
         using AsymmetricAlgorithm key = (AsymmetricAlgorithm?)leaf.GetECDsaPrivateKey() ?? leaf.GetRSAPrivateKey()
@@ -30,7 +30,7 @@ internal static unsafe class OpenSslKey
     };
 #pragma warning restore CA1416
 
-    // Safe: the handle is held for the call, and the context takes a reference of its own.
+    // Safe: the handle is held for the call, and the context takes its own reference.
     private static bool Give(nint context, SafeEvpPKeyHandle key)
     {
         bool isHeld = false;

@@ -10,27 +10,35 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// TLS on OpenSSL 3, called directly, with input and output through a window (<see cref="OpenSslWindow"/>) instead of memory
-/// BIOs: OpenSSL reads from the received bytes where they are, and writes into the block that is sent. So the output is bounded
-/// by the block, unread input stays with the connection, and an idle connection costs what OpenSSL needs and no more. The
-/// contract is at TlsLayer.cs; docs/design/0017-openssl-layer.md has the reasons.
+/// TLS with OpenSSL 3, called directly, with input and output through a window (<see cref="OpenSslWindow"/>) instead of
+/// memory BIOs. OpenSSL reads received bytes in place, and writes into the block that is sent. So the output is bounded
+/// by the block, unread input stays with the connection, and an idle connection needs only OpenSSL's own memory. The
+/// contract is in TlsLayer.cs; docs/design/0017-openssl-layer.md has the reasons.
 /// </summary>
-// Safe: _ssl and _window live from the constructor to Free, after which nothing is called (contract 9). The window's pointers
-// are set from pinned input and the owner's output for the time of one call, and never reach past their lengths.
+// Safe: _ssl and _window are valid from the constructor to Free, after which nothing is called (contract 9). The
+// window's pointers are set from pinned input and the owner's output for the duration of one call, and never exceed
+// their lengths.
 internal sealed unsafe class OpenSslLayer : TlsLayer
 {
     private const int MostRecordBytes = 16 * 1024;
 
-    /// <summary>More than a record adds, in any version and suite: header 5, IV 16, MAC 48, padding 16 and its type 1.</summary>
+    /// <summary>
+    /// Upper bound of the overhead of a record, in any version and suite: header 5, IV 16, MAC 48, padding 16 and its
+    /// type 1.
+    /// </summary>
     private const int MostOverhead = 96;
 
-    /// <summary>Records smaller than this are not begun because the block is nearly full.</summary>
+    /// <summary>Minimum size of a record: smaller ones are not started because the block is nearly full.</summary>
     private const int LeastRecordBytes = 512;
 
-    /// <summary>Steps that one message after the handshake takes at most (a key update with its answer takes five).</summary>
+    /// <summary>
+    /// Maximum number of steps of one message after the handshake (a key update with its answer takes five).
+    /// </summary>
     private const int StepsPerMessage = 5;
 
-    /// <summary>Steps for 16 messages that a peer may send at once; each further received block allows one more message.</summary>
+    /// <summary>
+    /// Steps for 16 messages that a peer may send at once; each received block allows one more message.
+    /// </summary>
     private const int MostCredit = 16 * StepsPerMessage;
 
     private readonly OpenSslProfile _profile;
@@ -76,10 +84,10 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         Freed,
     }
 
-    /// <summary>The SSL, for tests that play a peer who misbehaves.</summary>
+    /// <summary>The SSL, for tests with a misbehaving peer.</summary>
     internal nint Native => _ssl;
 
-    // ------------------------------------------------------------------ the seam
+    // ------------------------------------------------------------------ implementation of TlsLayer
 
     internal override TlsStep Start(CipherBlock output)
     {
@@ -99,10 +107,10 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
             {
                 State.Handshake => Handshake(),
                 State.Open => Read(sink, output),
-                // Nobody reads what comes behind a close_notify or an error.
+                // Data after a close_notify or an error is ignored.
                 _ => SkipInput(),
             };
-            // All that was lent was taken when the step ended it: the peer's bytes have no more meaning.
+            // After an end, all input counts as consumed, because further data of the peer has no meaning.
             consumed = _state is State.PeerClosed or State.Ended ? cipher.Length : cipher.Length - _window->InputLength;
             Return(output);
             return step;
@@ -113,7 +121,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     {
         accepted = 0;
         if (_isBroken) return TlsStep.Refused;
-        // Of the Receive whose sink sends, if it is one.
+        // Saves the window of the running Receive, if its sink sends.
         OpenSslWindow outer = *_window;
         fixed (byte* bytes = plain)
         {
@@ -143,7 +151,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
 
     internal override void CloseNotify(CipherBlock output)
     {
-        // In the middle of a handshake OpenSSL has no keys to say it with, and after an error it has said its alert.
+        // During a handshake OpenSSL has no keys for it, and after an error it has already sent its alert.
         if (_isBroken || !_window->IsHandshakeDone) return;
         Lend(null, 0, output);
         OpenSslApi.ClearErrors();
@@ -156,9 +164,9 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
 
     internal override void Free()
     {
-        // Unless told that both sides closed, SSL_free makes the session unfit to be resumed, which is right after an error only.
+        // Otherwise SSL_free would mark the session as not resumable, which is right after an error only.
         if (!_isBroken) OpenSslApi.SetShutdown(_ssl, OpenSslApi.ShutdownSent | OpenSslApi.ShutdownReceived);
-        // Nobody else has it: not left to the finalizer, whose thread does not see how much native memory waits for it.
+        // No other code has it. Disposed here, because the finalizer does not know how much native memory is pending.
         if (_info is null) _peer?.Dispose();
         Release();
         _state = State.Freed;
@@ -202,7 +210,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     {
         OpenSslApi.SetConnectState(_ssl);
         if (_name is null) return;
-        // Addresses are not asked for by name (RFC 6066, 3).
+        // Server names are not sent for IP addresses (RFC 6066, 3).
         if (!IPAddress.TryParse(_name, out _))
         {
             fixed (byte* text = Encoding.ASCII.GetBytes(_name.TrimEnd('.') + "\0")) _ = OpenSslApi.Control(_ssl, OpenSslApi.CtrlHostName, 0, text);
@@ -211,7 +219,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         if (!_profile.Options.AllowResumption) return;
         nint session = _profile.Sessions.Take(_name);
         if (session == 0) return;
-        // It takes a reference of its own. One that this connection cannot use is no reason to fail.
+        // SSL takes its own reference. A session that this connection cannot use is not an error.
         _ = OpenSslApi.SetSession(_ssl, session);
         OpenSslApi.SessionFree(session);
     }
@@ -232,7 +240,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
                 case OpenSslApi.ErrorWantWrite:
                     return TlsStep.OutputFull;
                 case OpenSslApi.ErrorWantRetryVerify:
-                    // Out of the callback now: the verdict may take its time, and throw.
+                    // Outside of the callback, because the decision may take long and throw.
                     Judge(OpenSslApi.PeerChain(_ssl));
                     continue;
                 case OpenSslApi.ErrorZeroReturn:
@@ -243,7 +251,10 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         }
     }
 
-    /// <summary>From the verify callback, inside the handshake. Never throws.</summary>
+    /// <summary>
+    /// Returns the decision about the peer's certificate. Called by the verify callback, inside the handshake. Never
+    /// throws.
+    /// </summary>
     internal OpenSslVerdict GiveVerdict(nint store, out int error)
     {
         if (_verdict == OpenSslVerdict.Open && _profile.IsServer) Judge(OpenSslApi.StoreUntrusted(store));
@@ -252,7 +263,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     }
 
     /// <summary>Decides about the peer's certificate. Never throws.</summary>
-    /// <param name="stack">What the peer sent.</param>
+    /// <param name="stack">Certificates sent by the peer.</param>
     private void Judge(nint stack)
     {
         X509Certificate2Collection? others = null;
@@ -274,7 +285,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
 
     private TlsStep Complete()
     {
-        // A session that is resumed brings the certificate of its first handshake, and no callback asked about it.
+        // A resumed session contains the certificate of its first handshake, and no callback was called for it.
         if (_profile.IsServer && _profile.Options.ClientCertificates != TlsClientCertificates.Off && _verdict != OpenSslVerdict.Accepted)
         {
             Judge(OpenSslApi.PeerChain(_ssl));
@@ -319,8 +330,8 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
             if (result == 1)
             {
                 filled += (int)count;
-                // A read takes whole records while there is room for one, so that nothing is left inside OpenSSL, and
-                // with no input left there is no next one.
+                // A read takes whole records while one more fits, so that nothing is left inside OpenSSL, and without
+                // input there is no next record.
                 bool isLast = _window->InputLength == 0;
                 if (!isLast && TlsScratch.PlainBytes - filled >= MostRecordBytes) continue;
                 if (!Deliver(ref filled, sink, output)) return TlsStep.Stopped;
@@ -328,7 +339,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
                 continue;
             }
 
-            // Before anything else runs on this thread: the reason is in its queue.
+            // Before any other code runs on this thread, because the reason is in its error queue.
             TlsStep step = EndOfRead(OpenSslApi.GetError(_ssl, result));
             if (filled > 0 && !Deliver(ref filled, sink, output) && step == TlsStep.NeedInput) return TlsStep.Stopped;
             return AfterRead(step);
@@ -337,7 +348,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
 
     private bool Deliver(ref int filled, IPlainSink sink, CipherBlock output)
     {
-        // The output is shown as it is: who takes the bytes may look at it, and must leave it.
+        // The current output is visible to the sink, which must not change it.
         output.Length = output.Capacity - _window->OutputRoom;
         ReadOnlySpan<byte> plain = new(_scratch.PlainPointer, filled);
         filled = 0;
@@ -362,7 +373,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         }
     }
 
-    /// <summary>A ticket may have come.</summary>
+    /// <summary>Called after reads: a session ticket may have arrived.</summary>
     private TlsStep AfterRead(TlsStep step)
     {
         if (_window->PostSteps == _seenPostSteps) return step;
@@ -383,11 +394,12 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     private TlsStep Write(byte* plain, int length, ref int accepted)
     {
         int count = Math.Min(length, MostRecordBytes);
-        // What OpenSSL has begun to write is offered again as it was, and has been taken when it has all gone out.
+        // A write that OpenSSL has started must be repeated with the same data; it counts as accepted when all of it
+        // was written.
         if (_unfinishedBytes > 0) count = (int)_unfinishedBytes;
         else if (count > _window->OutputRoom - MostOverhead)
         {
-            // A record that would not fit would stay inside OpenSSL; a shorter one goes out now.
+            // A record that does not fit would stay inside OpenSSL; a shorter one is sent now.
             count = _window->OutputRoom - MostOverhead;
             if (count < LeastRecordBytes) return TlsStep.OutputFull;
         }
@@ -413,7 +425,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         return Refuse(new TlsFault(TlsFailure.LocalFault, $"OpenSSL could not encrypt: {(reason == 0 ? $"error {error}" : OpenSslErrors.TextOf(reason))}"));
     }
 
-    // ------------------------------------------------------------------ what was agreed on
+    // ------------------------------------------------------------------ result of the handshake
 
     private TlsInfo ReadInfo()
     {
@@ -424,7 +436,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         nint cipher = OpenSslApi.CurrentCipher(_ssl);
         return new TlsInfo
         {
-#pragma warning disable CA5397 // says which version it was, and chooses none
+#pragma warning disable CA5397 // only reports the version
             Protocol = OpenSslApi.Version(_ssl) == OpenSslApi.Tls13 ? SslProtocols.Tls13 : SslProtocols.Tls12,
 #pragma warning restore CA5397
             CipherSuite = cipher == 0 ? 0 : (TlsCipherSuite)OpenSslApi.CipherId(cipher),
@@ -436,7 +448,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         };
     }
 
-    /// <summary>The string of the options where it is one of them: one less per handshake.</summary>
+    /// <summary>Returns the string of the options if it is one of them, to save an allocation per handshake.</summary>
     private string ProtocolText(ReadOnlySpan<byte> name)
     {
         foreach (string known in _profile.Options.ApplicationProtocols)

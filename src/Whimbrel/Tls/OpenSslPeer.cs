@@ -2,18 +2,21 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tls;
 
-/// <summary>The certificates of a connection's peer, as .NET objects. During and after the handshake, on the thread that runs the layer.</summary>
-// Safe: what OpenSSL lends stays its own and is copied; what it gives is given back here.
+/// <summary>
+/// The certificates of a connection's peer, as .NET objects. Used during and after the handshake, on the thread that
+/// runs the layer.
+/// </summary>
+// Safe: borrowed objects of OpenSSL are copied; owned ones are freed here.
 internal static unsafe class OpenSslPeer
 {
-    // X509_V_ERR numbers that OpenSSL turns into the alert of the same meaning.
+    // X509_V_ERR constants that OpenSSL converts to the corresponding alert.
     private const int HasExpired = 10;
     private const int UnknownIssuer = 20;
     private const int Rejected = 28;
 
     private const int MostOthers = 32;
 
-    /// <summary>The peer's own certificate, or null.</summary>
+    /// <summary>Returns the peer's own certificate, or null.</summary>
     internal static X509Certificate2? Certificate(nint ssl)
     {
         nint native = OpenSslApi.TakePeerCertificate(ssl);
@@ -28,10 +31,16 @@ internal static unsafe class OpenSslPeer
         }
     }
 
-    /// <summary>The first certificate of a stack, or null: during the handshake the peer's own, which the connection does not have yet.</summary>
+    /// <summary>
+    /// Returns the first certificate of a stack, or null: during the handshake the peer's own, which the connection
+    /// does not have yet.
+    /// </summary>
     internal static X509Certificate2? First(nint stack) => stack == 0 || OpenSslApi.StackCount(stack) == 0 ? null : Copy(OpenSslApi.StackItem(stack, 0));
 
-    /// <summary>What the peer sent with it, for the building of the chain; null when nothing. The caller disposes them.</summary>
+    /// <summary>
+    /// Returns the other certificates sent by the peer, for building the chain; null if there are none. The caller
+    /// disposes them.
+    /// </summary>
     internal static X509Certificate2Collection? Others(nint stack, X509Certificate2? leaf)
     {
         if (stack == 0 || leaf is null) return null;
@@ -40,7 +49,7 @@ internal static unsafe class OpenSslPeer
         for (int i = 0; i < count; i++)
         {
             X509Certificate2 other = Copy(OpenSslApi.StackItem(stack, i));
-            // The stack begins with the leaf, except that of a server after the handshake.
+            // The stack begins with the leaf, except for a server after the handshake.
             if (other.RawDataMemory.Span.SequenceEqual(leaf.RawDataMemory.Span)) other.Dispose();
             else (others ??= []).Add(other);
         }
@@ -59,7 +68,7 @@ internal static unsafe class OpenSslPeer
         }
         catch (System.Security.Cryptography.CryptographicException)
         {
-            // The peer's certificate has a field that cannot be read. An exception must not leave the callback of OpenSSL.
+            // A field of the peer's certificate cannot be read. An exception must not leave the callback of OpenSSL.
             return Rejected;
         }
     }

@@ -3,31 +3,35 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// TLS options made ready for OpenSSL: which context each certificate has now, and when it is replaced. A certificate that was
-/// reloaded is another key pair and gets a new context; one whose ticket keys are old gets a new context, too, which has new
-/// keys. Connections that run keep the context they began with. Any thread.
+/// TLS options prepared for OpenSSL: the current context of each certificate, and its replacement. A reloaded
+/// certificate is another key pair and gets a new context. So does a certificate with old ticket keys, because a new
+/// context has new keys. Existing connections keep their context. Any thread.
 /// </summary>
 internal sealed class OpenSslProfile : TlsProfile
 {
     private static readonly TimeSpan s_ticketKeyLifetime = TimeSpan.FromDays(1);
 
-    // By the key pair, which the user's callback may choose anew for each connection; the last one is asked first.
+    // By key pair, because the application's callback may choose one for each connection; the last one is checked
+    // first.
     private readonly ConditionalWeakTable<TlsKeyPair, OpenSslSetup> _setups = [];
     private readonly Lock _gate = new();
     private OpenSslSetup? _last;
 
-    /// <summary>Throws ArgumentException when this OpenSSL cannot do what the options ask for, by the option's name.</summary>
+    /// <summary>
+    /// Prepares the options. Throws ArgumentException with the option's name if this OpenSSL does not support an
+    /// option.
+    /// </summary>
     internal OpenSslProfile(TlsOptions options, bool isServer)
         : base(options, isServer)
     {
-        // What is wrong with the options shows now, at the start, and not at the first connection.
+        // Mistakes in the options are detected now, at the start, and not at the first connection.
         _last = new OpenSslSetup(options, isServer, options.Certificate?.Take(), Now());
         if (_last.KeyPair is not null) _setups.Add(_last.KeyPair, _last);
     }
 
     internal override TlsProvider Provider => TlsProvider.OpenSsl;
 
-    /// <summary>A client's.</summary>
+    /// <summary>Sessions of a client.</summary>
     internal OpenSslSessions Sessions { get; } = new();
 
     private protected override TlsProfile Nested(TlsOptions options) => new OpenSslProfile(options, IsServer);
@@ -35,10 +39,10 @@ internal sealed class OpenSslProfile : TlsProfile
     internal override TlsLayer CreateLayer(string? name, TlsKeyPair? keyPair, TlsScratch scratch) =>
         new OpenSslLayer(this, SetupFor(keyPair), name, scratch);
 
-    /// <summary>The context for this certificate: the one it has, or a new one.</summary>
+    /// <summary>Returns the context for this certificate: the current one, or a new one.</summary>
     internal OpenSslSetup SetupFor(TlsKeyPair? keyPair) => SetupFor(keyPair, Now());
 
-    /// <summary>The same at a moment that a test chooses.</summary>
+    /// <summary>Returns the context for a given time, for tests.</summary>
     internal OpenSslSetup SetupFor(TlsKeyPair? keyPair, long nowMs)
     {
         OpenSslSetup? last = Volatile.Read(ref _last);
@@ -60,6 +64,6 @@ internal sealed class OpenSslProfile : TlsProfile
     private bool IsOld(OpenSslSetup setup, long nowMs) =>
         IsServer && nowMs - setup.MadeAtMs >= (long)(Options.TicketKeyLifetime ?? s_ticketKeyLifetime).TotalMilliseconds;
 
-    /// <summary>The engine's time where there is a loop, so that a simulated day turns the keys as a real one does.</summary>
+    /// <summary>Returns the engine's time if there is a loop, so that simulated time also replaces the keys.</summary>
     private static long Now() => Loop.Current?.Engine.NowMs ?? Environment.TickCount64;
 }

@@ -4,16 +4,17 @@ using System.Text;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// Lists of application protocols in the form that OpenSSL reads, in native memory that lives for good: a connection may ask
-/// for the list of a context that was replaced long ago. Each different list exists once, so reloading adds nothing. Any thread.
+/// Lists of application protocols in OpenSSL's format, in native memory that is never freed: a connection may use the
+/// list of a context that was replaced long ago. Each different list exists once, so that reloading adds nothing. Any
+/// thread.
 /// </summary>
 // Safe: a list is written once, before its pointer is published, and is never freed.
 internal static unsafe class OpenSslProtocolList
 {
     private static readonly Dictionary<string, nint> s_lists = [];
 
-    /// <summary>Pairs of length and name, behind the length of all as an int.</summary>
-    // Safe: written once before the pointer is published, as long as it says, and never freed.
+    /// <summary>Returns pairs of length and name, after the total length as an int.</summary>
+    // Safe: written once before the pointer is published, with the length that it states, and never freed.
     internal static nint Of(IReadOnlyList<string> protocols)
     {
         byte[] wire = WireOf(protocols);
@@ -29,7 +30,7 @@ internal static unsafe class OpenSslProtocolList
         }
     }
 
-    /// <summary>The pairs alone.</summary>
+    /// <summary>Returns the pairs only.</summary>
     internal static byte[] WireOf(IReadOnlyList<string> protocols)
     {
         var wire = new List<byte>();

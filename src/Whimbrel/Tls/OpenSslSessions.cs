@@ -1,11 +1,11 @@
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// Sessions that a client may resume, by the name of the server: the newest of each, for at most 256 names. A session is taken
-/// out for the dial that tries it, so that a ticket is used once (RFC 8446, C.4), and each good connection puts a new one in.
-/// Belongs to one profile: another profile may trust others. Any thread.
+/// Sessions that a client may resume, by server name: the newest of each, for at most 256 names. A session is removed
+/// for the connect that tries it, so that a ticket is used once (RFC 8446, C.4), and each successful connection adds a
+/// new one. Belongs to one profile, because another profile may have other trust settings. Any thread.
 /// </summary>
-// Safe: a handle in the table is one reference of its own, which Take hands over and everything else gives back.
+// Safe: each handle in the table is one reference, which Take passes on and everything else releases.
 internal sealed class OpenSslSessions
 {
     internal const int MostNames = 256;
@@ -27,7 +27,7 @@ internal sealed class OpenSslSessions
         }
     }
 
-    /// <summary>The session for this name, now the caller's, or 0.</summary>
+    /// <summary>Removes and returns the session for this name, now owned by the caller, or 0.</summary>
     internal nint Take(string name)
     {
         lock (_gate)
@@ -36,7 +36,7 @@ internal sealed class OpenSslSessions
         }
     }
 
-    /// <summary>Keeps a session, which was the caller's, and gives back the one it replaces.</summary>
+    /// <summary>Stores a session of the caller, and frees the one it replaces.</summary>
     internal void Put(string name, nint session)
     {
         lock (_gate)
@@ -47,7 +47,7 @@ internal sealed class OpenSslSessions
         }
     }
 
-    // A walk over all, which only a client of more names than fit ever makes.
+    // Enumerates all sessions, which happens only in a client with more names than fit.
     private void ForgetOldest()
     {
         string? oldest = null;

@@ -9,11 +9,12 @@ using System.Text;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// One SSL_CTX, ready: options and a certificate as they were at one moment. Never changes; a new certificate or new ticket
-/// keys make a new one (<see cref="OpenSslProfile"/>). Connections keep the context alive by OpenSSL's own count, so that this
-/// object lets go of it when nobody can start another connection from it. Any thread.
+/// One prepared SSL_CTX: options and a certificate as of one moment. Immutable; a new certificate or new ticket keys
+/// lead to a new one (<see cref="OpenSslProfile"/>). Connections keep the context alive with OpenSSL's own count, so
+/// this object releases it when no further connection can be started from it. Any thread.
 /// </summary>
-// Safe: every pointer that is passed is pinned or on the stack for the call, and OpenSSL copies or counts what it keeps.
+// Safe: every pointer that is passed is pinned or on the stack for the call, and OpenSSL copies or counts what it
+// keeps.
 internal sealed unsafe class OpenSslSetup
 {
     private const int DefaultTickets = 1;
@@ -26,18 +27,22 @@ internal sealed unsafe class OpenSslSetup
 
     private static long s_made;
 
-    /// <summary>Throws ArgumentException with the option's name, or CryptographicException about the certificate.</summary>
+    /// <summary>
+    /// Creates the context. Throws ArgumentException with the option's name, or CryptographicException about the
+    /// certificate.
+    /// </summary>
     internal OpenSslSetup(TlsOptions options, bool isServer, TlsKeyPair? keyPair, long nowMs)
     {
         KeyPair = keyPair;
         MadeAtMs = nowMs;
         OpenSslApi.ClearErrors();
         Handle = OpenSslApi.ContextNew(OpenSslApi.TlsMethod());
-        // From here the finalizer gives it back, also when the rest throws.
+        // From here on the finalizer frees it, also if the rest throws.
         if (Handle == 0) throw new CryptographicException($"OpenSSL made no context: {OpenSslErrors.Take()}");
 
         _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMode, OpenSslApi.Modes, null);
-        // Unread input stays ours: what the session has not asked for is not taken into OpenSSL's buffers.
+        // Unread input stays with the connection: data that the session has not requested is not read into OpenSSL's
+        // buffers.
         _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlReadAhead, 0, null);
         _ = OpenSslApi.ContextSetOptions(Handle, OpenSslApi.OptionNoCompression | OpenSslApi.OptionNoRenegotiation);
         OpenSslCallbacks.Install(Handle);
@@ -55,7 +60,7 @@ internal sealed unsafe class OpenSslSetup
         if (Handle != 0) OpenSslApi.ContextFree(Handle);
     }
 
-    /// <summary>The SSL_CTX. Whoever uses it keeps this object alive meanwhile.</summary>
+    /// <summary>The SSL_CTX. The caller keeps this object alive while using it.</summary>
     internal nint Handle { get; }
 
     internal TlsKeyPair? KeyPair { get; }
@@ -76,8 +81,8 @@ internal sealed unsafe class OpenSslSetup
     }
 
     /// <summary>
-    /// As strict as the system, and 2 at least. What peers show is measured by <see cref="TlsTrust"/>; a lower level is for what this side shows
-    /// and was allowed to show.
+    /// Sets the security level: as strict as the system, and at least 2. Certificates of peers are checked by
+    /// <see cref="TlsTrust"/>; a lower level is for a weak certificate that this side is allowed to present.
     /// </summary>
     private void UseSecurityLevel(TlsOptions options, TlsKeyPair? keyPair)
     {
@@ -88,13 +93,13 @@ internal sealed unsafe class OpenSslSetup
             foreach (X509Certificate2 own in (IEnumerable<X509Certificate2>)[keyPair.Leaf, .. keyPair.Intermediates]) shown |= CertificateStrength.WeaknessOf(own) & options.AllowedWeakAlgorithms;
         }
 
-        // RSA of 1,024 bits is what level 1 asks for; SHA-1 is below that.
+        // Level 1 allows RSA of 1,024 bits; SHA-1 is below that.
         if ((shown & TlsWeakAlgorithms.Rsa1024Key) != 0) level = Math.Min(level, 1);
         if ((shown & TlsWeakAlgorithms.Sha1Signature) != 0) level = 0;
         OpenSslApi.ContextSetSecurityLevel(Handle, level);
     }
 
-    // Suites of 1.3 and of 1.2 live in two lists. A policy that names none of one version means that version is not wanted.
+    // Suites of 1.3 and of 1.2 are in two lists. If the policy contains none of a version, that version is disabled.
     private void UseCiphers(TlsOptions options)
     {
         if (options.CipherSuites.Count == 0) return;
@@ -126,11 +131,14 @@ internal sealed unsafe class OpenSslSetup
             }
         }
 
-        // The order that was given is the one that counts.
+        // The given order has precedence over the client's.
         _ = OpenSslApi.ContextSetOptions(Handle, OpenSslApi.OptionCipherServerPreference);
     }
 
-    /// <summary>What this OpenSSL has, whatever the system's policy allows: by number, because its names for 1.2 are its own.</summary>
+    /// <summary>
+    /// Returns all suites of this OpenSSL, whatever the system's policy allows: by number, because its names for 1.2
+    /// differ.
+    /// </summary>
     private static Dictionary<ushort, string> KnownCiphers()
     {
         var known = new Dictionary<ushort, string>();
@@ -186,7 +194,7 @@ internal sealed unsafe class OpenSslSetup
         if (OpenSslApi.ContextCheckPrivateKey(Handle) != 1) throw Unusable(keyPair);
         foreach (var intermediate in keyPair.Intermediates)
         {
-            // A reference is added, and given back with the context.
+            // Adds a reference, which is released with the context.
             if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlChainCertificate, 1, (void*)intermediate.Handle) != 1) throw Unusable(keyPair);
             GC.KeepAlive(intermediate);
         }
@@ -202,7 +210,8 @@ internal sealed unsafe class OpenSslSetup
         bool asksForCertificates = options.ClientCertificates != TlsClientCertificates.Off;
         if (asksForCertificates)
         {
-            // OpenSSL asks nobody about a client without a certificate: where the user wants to be asked, it is judged when the handshake is done.
+            // OpenSSL calls no callback for a client without a certificate: if the application has a Verify callback,
+            // it is called after the handshake.
             bool isRequired = options.ClientCertificates == TlsClientCertificates.Required && options.Verify is null;
             OpenSslApi.ContextSetVerify(Handle, OpenSslApi.VerifyPeer | (isRequired ? OpenSslApi.VerifyFailIfNoPeerCertificate : 0), 0);
             NameAuthorities(options);
@@ -212,7 +221,7 @@ internal sealed unsafe class OpenSslSetup
         UseDhParameters(options);
     }
 
-    /// <summary>Tells clients which authorities count, so that they choose the right one of their certificates.</summary>
+    /// <summary>Sends clients the accepted authorities, so that they select the right certificate.</summary>
     private void NameAuthorities(TlsOptions options)
     {
         if (options.Roots is not { } roots || roots.Count > MostAuthorities) return;
@@ -224,12 +233,14 @@ internal sealed unsafe class OpenSslSetup
     }
 
     /// <summary>
-    /// Sessions of open hosts travel in tickets, and nothing is kept here. With client certificates they stay here, a bounded
-    /// number of them: a ticket has room for the client's own certificate only, and without its intermediates it could not be judged again.
+    /// Configures session resumption. Without client certificates sessions are in tickets, and nothing is stored here.
+    /// With client certificates a bounded number of sessions is stored here. A ticket contains the client's own
+    /// certificate only, and without the intermediates it could not be verified again.
     /// </summary>
     private void UseSessions(TlsOptions options, bool asksForCertificates)
     {
-        // A session is good in the context that gave it and in no other: ticket keys are of the context, and this is checked with them.
+        // A session is valid only in the context that issued it: ticket keys belong to the context, and this id is
+        // checked with them.
         byte* id = stackalloc byte[16];
         BinaryPrimitives.WriteInt64LittleEndian(new Span<byte>(id, 8), Interlocked.Increment(ref s_made));
         BinaryPrimitives.WriteInt64LittleEndian(new Span<byte>(id + 8, 8), (long)options.ClientCertificates);
@@ -248,7 +259,7 @@ internal sealed unsafe class OpenSslSetup
     {
         if (options.DhParametersFile is not { } file)
         {
-            // The groups of the standard, by the size of the key.
+            // The standard groups, by the size of the key.
             _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlDhAuto, 1, null);
             return;
         }
@@ -288,7 +299,7 @@ internal sealed unsafe class OpenSslSetup
     private void UseClientRules()
     {
         OpenSslApi.ContextSetVerify(Handle, OpenSslApi.VerifyPeer, 0);
-        // Sessions are kept by host (OpenSslSessions), which OpenSSL's own store could not tell apart.
+        // Sessions are stored by host (OpenSslSessions), which OpenSSL's own cache cannot distinguish.
         _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheMode, OpenSslApi.SessionCacheOff, null);
     }
 

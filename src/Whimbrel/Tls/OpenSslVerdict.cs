@@ -1,14 +1,14 @@
 namespace Whimbrel.Tls;
 
-/// <summary>What is known about the peer's certificate.</summary>
+/// <summary>Decision about the peer's certificate.</summary>
 internal enum OpenSslVerdict : byte
 {
-    /// <summary>Nothing yet.</summary>
+    /// <summary>No decision yet.</summary>
     Open,
 
-    /// <summary>It is good.</summary>
+    /// <summary>The certificate is accepted.</summary>
     Accepted,
 
-    /// <summary>It is not.</summary>
+    /// <summary>The certificate is rejected.</summary>
     Refused,
 }

@@ -1,8 +1,8 @@
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// What the callbacks of OpenSSL see of one connection: where the input is, where the output goes, and a few marks. Native
-/// memory, because its address must not move; owned by the layer. The pointers are set for the time of one call of libssl and
+/// State of one connection for the callbacks of OpenSSL: the input, the output, and a few flags. Native memory, because
+/// its address must not change; owned by the layer. The pointers are set for the duration of one call of libssl and
 /// null outside.
 /// </summary>
 internal unsafe struct OpenSslWindow
@@ -10,20 +10,24 @@ internal unsafe struct OpenSslWindow
     /// <summary>Cipher text that OpenSSL has not read yet.</summary>
     internal byte* Input;
 
-    /// <summary>Where the next cipher text goes.</summary>
+    /// <summary>Address for the next cipher text.</summary>
     internal byte* Output;
 
     internal int InputLength;
     internal int OutputRoom;
 
-    /// <summary>Steps of messages after the handshake that the peer may still cause before it counts as a flood.</summary>
+    /// <summary>
+    /// Number of steps of messages after the handshake that the peer may still cause before it counts as a flood.
+    /// </summary>
     internal int Credit;
 
-    /// <summary>Steps of messages after the handshake, and alerts, all of them.</summary>
+    /// <summary>Total number of steps of messages after the handshake, and alerts.</summary>
     internal uint PostSteps;
 
     internal bool IsHandshakeDone;
 
-    /// <summary>The peer sent more messages than it had credit for. Input is held back from then on.</summary>
+    /// <summary>
+    /// True if the peer sent more messages than it had credit for. No more input is passed to OpenSSL then.
+    /// </summary>
     internal bool IsFlooded;
 }

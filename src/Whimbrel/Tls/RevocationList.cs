@@ -6,8 +6,8 @@ using System.Text;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// One revocation list: who issued it, and the serial numbers that are revoked. It speaks about certificates of that issuer only, wherever
-/// in a chain they stand, and the file is taken at its word: neither its signature nor its dates are looked at. Any thread.
+/// One revocation list: its issuer, and the revoked serial numbers. It applies to certificates of that issuer only,
+/// anywhere in a chain. The file is trusted: neither its signature nor its dates are checked. Any thread.
 /// </summary>
 internal sealed class RevocationList
 {
@@ -35,23 +35,26 @@ internal sealed class RevocationList
         }
 
         if (!list.HasData) return;
-        // Half of the truth looks like all of it.
+        // A partial list would look like a complete one.
         if (Names(list.ReadSequence(s_extensions).ReadSequence(), DeltaIndicator)) throw new FormatException("it is a delta list, which names changes only; give the complete list");
         list.ThrowIfNotEmpty();
     }
 
-    /// <summary>Whether it revokes this certificate.</summary>
+    /// <summary>Returns whether the list revokes this certificate.</summary>
     internal bool Revokes(X509Certificate2 certificate) =>
         _issuer.AsSpan().SequenceEqual(certificate.IssuerName.RawData) && _serials.Contains(certificate.SerialNumber.TrimStart('0'));
 
-    /// <summary>All lists of a file: PEM with any number of them, or DER one behind the other. Throws CryptographicException when there is anything else, or none.</summary>
+    /// <summary>
+    /// Reads all lists of a file: PEM with any number of them, or consecutive DER. Throws CryptographicException if the
+    /// file contains anything else, or no list.
+    /// </summary>
     internal static List<RevocationList> ReadAll(string file)
     {
         byte[] bytes = File.ReadAllBytes(file);
         try
         {
             List<RevocationList> lists = [];
-            // DER begins with a sequence, and text never does.
+            // DER begins with a sequence, text never does.
             if (bytes is [0x30, ..]) ReadDer(bytes, lists);
             else ReadPem(Encoding.ASCII.GetString(bytes), lists);
             return lists;
@@ -72,7 +75,7 @@ internal sealed class RevocationList
             rest = rest[fields.Location.End..];
         }
 
-        // A block that was cut or misspelt is found by nobody, and would be a list less.
+        // A truncated or misspelt block would be skipped silently, and its list would be missing.
         if (rest.Contains("-----BEGIN", StringComparison.Ordinal)) throw new FormatException("a block of PEM in it is broken");
         if (lists.Count == 0) throw new FormatException($"there is no {Label} in it");
     }

@@ -3,8 +3,9 @@ using System.Buffers.Binary;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// Sees from the ServerHello, which is in the clear, whether a session was resumed: SslStream does not tell. In TLS 1.3 the server
-/// answers with the extension pre_shared_key; in 1.2 it sends no Certificate behind the hello. Sans-I/O.
+/// Detects from the ServerHello, which is in the clear, whether a session was resumed, because SslStream does not
+/// report it. In TLS 1.3 the server answers with the extension pre_shared_key; in 1.2 it sends no Certificate after the
+/// hello. Sans-I/O.
 /// </summary>
 internal sealed class SslStreamHelloWatch
 {
@@ -15,16 +16,18 @@ internal sealed class SslStreamHelloWatch
     private bool _isIncoming;
     private bool _isDone;
 
-    /// <summary>Null as long as it is not known.</summary>
+    /// <summary>The result, or null while it is not known.</summary>
     internal bool? IsResumed { get; private set; }
 
-    /// <summary>Bytes of the handshake, in order for each direction. The first ones from the server decide.</summary>
+    /// <summary>
+    /// Processes bytes of the handshake, in order for each direction. The first ones from the server decide.
+    /// </summary>
     internal void See(ReadOnlySpan<byte> bytes, bool incoming)
     {
         if (_isDone || bytes.IsEmpty) return;
         if (_bytes is null)
         {
-            // The direction of the server is the one whose first message is a ServerHello.
+            // The server's direction is the one that begins with a ServerHello.
             if (bytes.Length < 6 || bytes[0] != 0x16 || bytes[5] != 2) return;
             _isIncoming = incoming;
             _bytes = new byte[Most];
@@ -65,7 +68,7 @@ internal sealed class SslStreamHelloWatch
 
         if (is13)
         {
-            // A HelloRetryRequest has the same form and is followed by the real hello: its random is fixed.
+            // A HelloRetryRequest has the same form and a fixed random value; the real hello follows it.
             if (bytes[11] == 0xCF && bytes[12] == 0x21 && bytes[13] == 0xAD && bytes[14] == 0x74)
             {
                 _bytes = null;
@@ -78,7 +81,7 @@ internal sealed class SslStreamHelloWatch
             return;
         }
 
-        // What follows the hello, in the same record or the next.
+        // The message after the hello, in the same record or the next.
         ReadOnlySpan<byte> next = bytes[(5 + hello)..];
         if (hello == record)
         {

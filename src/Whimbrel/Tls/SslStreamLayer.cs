@@ -7,20 +7,23 @@ using System.Security.Cryptography.X509Certificates;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// The portable layer: SslStream over <see cref="SslStreamWire"/>. SslStream is made for streams that wait; here all that it
-/// ever waits for is completed inline, so that each of its operations begins and ends inside a call of this layer, on the
-/// caller's thread, without allocation per message. docs/design/0016-tls.md has what that takes.
+/// The portable layer: SslStream over <see cref="SslStreamWire"/>. SslStream is designed for streams that wait. Here
+/// each wait is completed inline, so that each of its operations begins and ends inside a call of this layer, on the
+/// caller's thread, without allocation per message. See docs/design/0016-tls.md.
 /// </summary>
-#pragma warning disable CA1001 // both streams end in Free: a layer has one owner, and that is how it gives things back
+#pragma warning disable CA1001 // both streams are released in Free, by the one owner of a layer
 internal sealed unsafe class SslStreamLayer : TlsLayer
 #pragma warning restore CA1001
 {
-    /// <summary>Records without content (key updates, tickets) that a peer may send at once; each further received block allows one more.</summary>
+    /// <summary>
+    /// Number of records without content (key updates, tickets) that a peer may send at once; each received block
+    /// allows one more.
+    /// </summary>
     internal const int MostCredit = 32;
 
     /// <summary>
-    /// Records without content between two of our writes. Each may ask for an answer, which SslStream keeps in native memory
-    /// (26 bytes) and puts out with the next write only; nothing but a write of content makes it do so.
+    /// Maximum number of records without content between two writes of this side. Each may require an answer, which
+    /// SslStream keeps in native memory (26 bytes) and sends with the next write only.
     /// </summary>
     internal const int MostUnanswered = 1024;
 
@@ -134,18 +137,18 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         return TlsStep.Refused;
     }
 
-    /// <summary>The verdict about the peer's certificate. Inside a call of the layer, on its thread.</summary>
+    /// <summary>Decides about the peer's certificate. Inside a call of the layer, on its thread.</summary>
     internal static bool JudgePeer(object sender, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors)
     {
         SslStreamLayer layer = ((JudgedSslStream)sender).Layer;
-        // A platform that reports "not available" has given none.
+        // If the platform reports "not available", there is no certificate.
         layer._problem = layer._profile.Trust.Judge(certificate as X509Certificate2, chain, layer._profile.IsServer ? null : layer._name);
         return layer._problem is null;
     }
 
     // ------------------------------------------------------------------ plaintext in
 
-    /// <summary>Goes on reading as long as whole records are there and the sink takes their content.</summary>
+    /// <summary>Reads as long as whole records are available and the sink accepts their content.</summary>
     private TlsStep Deliver(IPlainSink sink)
     {
         try
@@ -154,7 +157,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
             {
                 if (!_isReading)
                 {
-#pragma warning disable CA2012 // consumed once, below or in Free: between two calls of the layer it waits here
+#pragma warning disable CA2012 // consumed once, below or in Free
                     _read = _ssl.ReadAsync(_scratch.Plain);
 #pragma warning restore CA2012
                     _isReading = true;
@@ -185,7 +188,9 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
 
     private bool IsFlooded => _credit < 0 || _unanswered > MostUnanswered;
 
-    /// <summary>Asked before each record: when none was delivered since the last one, that was one without content.</summary>
+    /// <summary>
+    /// Called before each record: if nothing was delivered since the last one, that was a record without content.
+    /// </summary>
     private bool IsFlood()
     {
         if (_wire.Records == _recordsSeen) return false;
@@ -219,7 +224,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         if (!_wire.DrainSpill(output)) return TlsStep.OutputFull;
         int fits = output.Room - SendReserve - (RecordOverhead * ((output.Room / RecordBytes) + 1));
         int count = Math.Min(plain.Length, Math.Max(fits, 1));
-        // Of the Receive whose sink sends, if it is one.
+        // Saves the output of the running Receive, if its sink sends.
         CipherBlock? outer = _wire.Output;
         _wire.Output = output;
         try
@@ -258,7 +263,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         }
         catch (Exception e) when (e is IOException or InvalidOperationException or AuthenticationException)
         {
-            // The other half broke before: there is nobody to tell.
+            // The receiving side has failed before, so no close_notify can be sent.
         }
         finally
         {
@@ -281,7 +286,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
             }
             catch (Exception e) when (e is IOException or AuthenticationException or ObjectDisposedException or InvalidOperationException)
             {
-                // That it ended is what was wanted.
+                // The failed read was intended.
             }
         }
 
@@ -291,7 +296,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
 
     private static readonly Nowhere s_nowhere = new();
 
-    /// <summary>Finds its layer for the static callback.</summary>
+    /// <summary>An SslStream from which the static callback finds its layer.</summary>
     private sealed class JudgedSslStream(Stream wire, SslStreamLayer layer) : SslStream(wire, leaveInnerStreamOpen: true)
     {
         internal SslStreamLayer Layer { get; } = layer;

@@ -3,7 +3,7 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tls;
 
-/// <summary>Options made ready for SslStream. Nothing here is Linux: this is what every system has.</summary>
+/// <summary>Options prepared for SslStream, on every system.</summary>
 internal sealed class SslStreamProfile : TlsProfile
 {
     private readonly List<SslApplicationProtocol>? _protocols;
@@ -18,7 +18,7 @@ internal sealed class SslStreamProfile : TlsProfile
         if (options.CipherSuites.Count == 0) return;
         try
         {
-#pragma warning disable CA1416 // asked by trying: the system that cannot says so
+#pragma warning disable CA1416 // tried: a system without support throws
             _ciphers = new CipherSuitesPolicy(options.CipherSuites);
 #pragma warning restore CA1416
         }
@@ -30,14 +30,17 @@ internal sealed class SslStreamProfile : TlsProfile
 
     internal override TlsProvider Provider => TlsProvider.Portable;
 
-    /// <summary>SslStream builds one before it asks.</summary>
+    /// <summary>True, because SslStream builds a chain before it calls the callback.</summary>
     private protected override bool BuildsChains => true;
 
     private protected override TlsProfile Nested(TlsOptions options) => new SslStreamProfile(options, IsServer);
 
     internal override TlsLayer CreateLayer(string? name, TlsKeyPair? keyPair, TlsScratch scratch) => new SslStreamLayer(this, name, keyPair, scratch);
 
-    /// <summary>For one connection of a server. Shared between those that verify nobody: then nothing in it changes.</summary>
+    /// <summary>
+    /// Returns the options for one connection of a server. Shared between connections without client certificates,
+    /// because nothing in them changes then.
+    /// </summary>
     internal SslServerAuthenticationOptions ForServer(TlsKeyPair keyPair)
     {
         bool asks = Options.ClientCertificates != TlsClientCertificates.Off;
@@ -56,7 +59,8 @@ internal sealed class SslStreamProfile : TlsProfile
         if (asks)
         {
             options.CertificateChainPolicy = Trust.NewPolicy();
-            // Also when no chain is looked at: a session of a name that asks nobody must not open one that does.
+            // Also if no chain is checked: a session of a server name without client certificates must not be resumed
+            // for one with them.
             options.RemoteCertificateValidationCallback = SslStreamLayer.JudgePeer;
         }
         else
@@ -67,7 +71,7 @@ internal sealed class SslStreamProfile : TlsProfile
         return options;
     }
 
-    /// <summary>For one connection of a client.</summary>
+    /// <summary>Returns the options for one connection of a client.</summary>
     internal SslClientAuthenticationOptions ForClient(string? host, TlsKeyPair? keyPair) => new()
     {
         TargetHost = host ?? "",

@@ -5,16 +5,16 @@ using System.Threading.Tasks.Sources;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// The stream that an SslStream believes to be its network. Reads come from the input of the running call, one record at a
-/// time, and otherwise wait until <see cref="Feed"/> completes them inline; writes go to the output of the running call. So
-/// whatever SslStream does happens inside a call of the layer, on its caller's thread. Owner: one <see cref="SslStreamLayer"/>.
+/// The stream that SslStream uses as its network. Reads return the input of the running call, one record at a time, and
+/// otherwise wait until <see cref="Feed"/> completes them inline; writes go to the output of the running call. So
+/// SslStream works only inside a call of the layer, on its caller's thread. Owner: one <see cref="SslStreamLayer"/>.
 /// </summary>
 // Safe: _input points into the span of the running call of the layer, which resets it before it returns.
 internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 {
     private const int RecordHeader = 5;
 
-    // Continuations run inline, in Feed: that is the whole trick.
+    // Continuations run inline, in Feed.
     private ManualResetValueTaskSourceCore<int> _core;
     private Memory<byte> _wanted;
     private bool _isWaiting;
@@ -32,7 +32,9 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
     /// <summary>Output of the running call.</summary>
     internal CipherBlock? Output { get; set; }
 
-    /// <summary>The end of the input was read: whoever saw no end before was cut off.</summary>
+    /// <summary>
+    /// True if the end of the input was read: without a close_notify before it the data is truncated.
+    /// </summary>
     internal bool EndWasRead { get; private set; }
 
     internal bool IsWaiting => _isWaiting;
@@ -43,16 +45,16 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 
     internal bool HasSpill => _spill is not null;
 
-    /// <summary>Whole records given so far.</summary>
+    /// <summary>Number of whole records returned so far.</summary>
     internal long Records { get; private set; }
 
-    /// <summary>Asked before each read: true makes it fail. Null during the handshake.</summary>
+    /// <summary>Called before each read: true makes the read fail. Null during the handshake.</summary>
     internal Func<bool>? Guard { get; set; }
 
-    /// <summary>One record per read, and the <see cref="Guard"/>: after the handshake.</summary>
+    /// <summary>True after the handshake: one record per read, with the <see cref="Guard"/>.</summary>
     internal bool StepsByRecord { get; set; }
 
-    /// <summary>The first bytes of our own ServerHello or the peer's, to see whether a session was resumed.</summary>
+    /// <summary>Examines the first bytes of the ServerHello, of either side, to detect a resumed session.</summary>
     internal SslStreamHelloWatch Watch { get; } = new();
 
     public override bool CanRead => true;
@@ -69,7 +71,7 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
         set => throw new NotSupportedException();
     }
 
-    // ------------------------------------------------------------------ for the layer
+    // ------------------------------------------------------------------ called by the layer
 
     internal void SetInput(byte* input, int length)
     {
@@ -78,7 +80,10 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
         _inputUsed = 0;
     }
 
-    /// <summary>Completes the read that waits, if there is something for it. Everything that follows from it happens before this returns.</summary>
+    /// <summary>
+    /// Completes the pending read, if there is data for it. Everything that follows from it happens before this
+    /// returns.
+    /// </summary>
     internal void Feed()
     {
         while (_isWaiting && (InputLeft > 0 || _hasEnded))
@@ -103,7 +108,7 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 
     internal void EndInput() => _hasEnded = true;
 
-    /// <summary>Ends the read that waits; later ones fail as well.</summary>
+    /// <summary>Fails the pending read; later ones fail as well.</summary>
     internal void Fail()
     {
         _hasEnded = true;
@@ -113,7 +118,7 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
         _core.SetException(new IOException("the connection has ended"));
     }
 
-    /// <summary>What did not fit the last output. True when none is left.</summary>
+    /// <summary>Writes what did not fit into the last output. Returns true if nothing is left.</summary>
     internal bool DrainSpill(CipherBlock output)
     {
         if (_spill is null) return true;
@@ -131,7 +136,7 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
         _spill = null;
     }
 
-    // ------------------------------------------------------------------ for SslStream
+    // ------------------------------------------------------------------ called by SslStream
 
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
@@ -171,7 +176,7 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 
     private int Give(Span<byte> wanted)
     {
-        // A read of nothing waits for something to be there; it is no end.
+        // A read of zero bytes waits for data; it is not an end.
         if (wanted.IsEmpty) return 0;
         if (StepsByRecord && _recordLeft == 0 && _headerHave == 0 && Guard is { } guard && guard()) throw new IOException("too many records without content");
         int count = Math.Min(wanted.Length, InputLeft);
@@ -189,7 +194,7 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
         return count;
     }
 
-    /// <summary>How many of these bytes belong to the record that has begun.</summary>
+    /// <summary>Returns how many of these bytes belong to the current record.</summary>
     private int ToEndOfRecord(ReadOnlySpan<byte> bytes)
     {
         int used = 0;

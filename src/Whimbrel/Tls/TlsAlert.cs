@@ -1,6 +1,6 @@
 namespace Whimbrel.Tls;
 
-/// <summary>Alerts that are sent before there is a layer (RFC 8446, 6.2).</summary>
+/// <summary>Alerts that are sent before a layer exists (RFC 8446, 6.2).</summary>
 internal enum TlsAlert : byte
 {
     None = 0,

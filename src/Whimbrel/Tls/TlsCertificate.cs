@@ -9,9 +9,9 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// A certificate with its private key and the intermediates that are sent with it. One object may be shared. Made from files, it
-/// sees when they change and takes the new ones for the next handshakes; connections and handshakes that run keep the old.
-/// Any thread.
+/// A certificate with its private key and its intermediate certificates. One object may be shared. If it was created
+/// from files, changes of the files are detected and used for the next handshakes; existing connections and handshakes
+/// keep the old certificate. Any thread.
 /// </summary>
 public sealed class TlsCertificate
 {
@@ -31,21 +31,26 @@ public sealed class TlsCertificate
         _files = [.. files.OfType<string>()];
     }
 
-    /// <summary>Where it is from, as in messages.</summary>
+    /// <summary>Source of the certificate, as in messages.</summary>
     public string Source { get; }
 
-    /// <summary>The certificate that the next handshake shows. Throws what loading threw, when nothing could be loaded yet.</summary>
+    /// <summary>
+    /// Certificate that the next handshake presents. Throws the exception of loading if nothing could be loaded yet.
+    /// </summary>
     public X509Certificate2 Current => Take().Leaf;
 
-    /// <summary>How often it was replaced so far.</summary>
+    /// <summary>Number of times that the certificate was replaced.</summary>
     public int ReloadCount => Volatile.Read(ref _reloads);
 
-    // ------------------------------------------------------------------ where from
+    // ------------------------------------------------------------------ sources
 
-    /// <summary>A PEM file with the certificate first and then its intermediates, and the key in the same file or another.</summary>
-    /// <param name="certificatePath">The certificates, as ACME clients write them (fullchain.pem).</param>
-    /// <param name="keyPath">The private key; null when it is in the same file.</param>
-    /// <param name="password">Of an encrypted key.</param>
+    /// <summary>
+    /// Creates a certificate from a PEM file with the certificate first, then its intermediates, and the key in the
+    /// same or another file.
+    /// </summary>
+    /// <param name="certificatePath">Path of the certificates, as ACME clients write them (fullchain.pem).</param>
+    /// <param name="keyPath">Path of the private key; null if it is in the same file.</param>
+    /// <param name="password">Password of an encrypted key.</param>
     public static TlsCertificate FromPemFile(string certificatePath, string? keyPath = null, string? password = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(certificatePath);
@@ -56,45 +61,53 @@ public sealed class TlsCertificate
             keyPath);
     }
 
-    /// <summary>PEM text: the certificate first and then its intermediates, and the key.</summary>
-    /// <param name="certificates">The certificates.</param>
-    /// <param name="key">The private key; null when it is in the same text.</param>
-    /// <param name="password">Of an encrypted key.</param>
+    /// <summary>
+    /// Creates a certificate from PEM text: the certificate first, then its intermediates, and the key.
+    /// </summary>
+    /// <param name="certificates">PEM text of the certificates.</param>
+    /// <param name="key">PEM text of the private key; null if it is in the same text.</param>
+    /// <param name="password">Password of an encrypted key.</param>
     public static TlsCertificate FromPem(string certificates, string? key = null, string? password = null)
     {
         ArgumentNullException.ThrowIfNull(certificates);
         return new TlsCertificate("the PEM text", () => ReadPem(certificates, key ?? certificates, password));
     }
 
-    /// <summary>A PFX file (PKCS#12) with certificate, key and perhaps intermediates.</summary>
-    /// <param name="path">The file.</param>
-    /// <param name="password">Its password, or null.</param>
+    /// <summary>
+    /// Creates a certificate from a PFX file (PKCS#12) with certificate, key and optional intermediates.
+    /// </summary>
+    /// <param name="path">Path of the file.</param>
+    /// <param name="password">Password of the file, or null.</param>
     public static TlsCertificate FromPfxFile(string path, string? password = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
         return new TlsCertificate(path, () => ReadPfx(File.ReadAllBytes(path), password), path);
     }
 
-    /// <summary>A certificate of the system's store whose private key can be used; of several the one that is valid longest.</summary>
+    /// <summary>
+    /// Finds a certificate with a usable private key in the system's store; of several, the one that is valid longest.
+    /// </summary>
     /// <param name="subject">Part of the subject, or the thumbprint.</param>
-    /// <param name="store">Which store; "My" is that of own certificates.</param>
-    /// <param name="location">Of the user or of the machine.</param>
+    /// <param name="store">Name of the store; "My" has the user's own certificates.</param>
+    /// <param name="location">Store of the user or of the machine.</param>
     public static TlsCertificate FromStore(string subject, StoreName store = StoreName.My, StoreLocation location = StoreLocation.CurrentUser)
     {
         ArgumentException.ThrowIfNullOrEmpty(subject);
         return new TlsCertificate($"the certificate '{subject}' of the store {location}/{store}", () => ReadStore(subject, store, location));
     }
 
-    /// <summary>A certificate that is loaded already, with its private key.</summary>
-    /// <param name="certificate">With private key. Not disposed.</param>
-    /// <param name="intermediates">What is sent with it, the issuer first.</param>
+    /// <summary>Wraps a loaded certificate with its private key.</summary>
+    /// <param name="certificate">Certificate with private key. Not disposed.</param>
+    /// <param name="intermediates">Certificates that are sent with it, the issuer first.</param>
     public static TlsCertificate From(X509Certificate2 certificate, X509Certificate2Collection? intermediates = null)
     {
         ArgumentNullException.ThrowIfNull(certificate);
         return new TlsCertificate($"the certificate '{certificate.Subject}'", null) { _current = new TlsKeyPair(certificate, intermediates ?? []) };
     }
 
-    /// <summary>SHA-256 of the certificate's public key in base64: what <see cref="TlsOptions.PinnedKeys"/> takes.</summary>
+    /// <summary>
+    /// Returns the SHA-256 of the certificate's public key in base64, for <see cref="TlsOptions.PinnedKeys"/>.
+    /// </summary>
     /// <param name="certificate">Any certificate; its private key is not needed.</param>
     public static string PinOf(X509Certificate2 certificate)
     {
@@ -102,7 +115,10 @@ public sealed class TlsCertificate
         return Convert.ToBase64String(SHA256.HashData(certificate.PublicKey.ExportSubjectPublicKeyInfo()));
     }
 
-    /// <summary>Loads anew, now. Throws when that fails, and then keeps what it had. Without files it does nothing.</summary>
+    /// <summary>
+    /// Loads the files again, now. If that fails, it throws and keeps the current certificate. Has no effect without
+    /// files.
+    /// </summary>
     public void Reload()
     {
         if (_load is null) return;
@@ -115,15 +131,17 @@ public sealed class TlsCertificate
         }
     }
 
-    /// <summary>Where it is from.</summary>
+    /// <summary>Returns the source.</summary>
     public override string ToString() => Source;
 
-    // ------------------------------------------------------------------ for layers
+    // ------------------------------------------------------------------ for providers
 
-    /// <summary>The files are looked at by a handshake at most so often. Tests shorten it.</summary>
+    /// <summary>
+    /// Minimum interval in milliseconds between two checks of the files by handshakes. Tests shorten it.
+    /// </summary>
     internal long LookEveryMs { get; set; } = 2_000;
 
-    /// <summary>What the next handshake shows.</summary>
+    /// <summary>Returns the certificate for the next handshake, and loads it if needed.</summary>
     internal TlsKeyPair Take()
     {
         if (Volatile.Read(ref _current) is { } current) return current;
@@ -137,9 +155,10 @@ public sealed class TlsCertificate
     }
 
     /// <summary>
-    /// A handshake begins: when the last look is older than <see cref="LookEveryMs"/>, it looks whether the files have changed, and loads them before
-    /// it continues. So no handshake shows a certificate that was replaced before the last look became old. The loop's thread: a look costs some microseconds, loading
-    /// some milliseconds, once for each renewal. Handshakes of other loops wait for the one that looks.
+    /// Checks at the begin of a handshake whether the files have changed, if the last check is older than
+    /// <see cref="LookEveryMs"/>, and loads them before the handshake continues. So no handshake presents a certificate
+    /// that was replaced longer ago than that. Runs on the loop's thread: a check costs some microseconds, loading some
+    /// milliseconds, once for each renewal. Handshakes of other loops wait for the check.
     /// </summary>
     internal void LookAtFiles(Engine engine, ConnectionHost host)
     {
@@ -147,7 +166,7 @@ public sealed class TlsCertificate
         long nowMs = engine.NowMs;
         if (nowMs - Volatile.Read(ref _lookedAtMs) < LookEveryMs) return;
         string? failure = null;
-        // tidy: allowed because it is taken once in two seconds, and what waits for it needs the certificate
+        // tidy: allowed because it is taken once in two seconds, and the waiting handshakes need the certificate
         lock (_gate)
         {
             if (nowMs - _lookedAtMs < LookEveryMs) return;
@@ -157,7 +176,7 @@ public sealed class TlsCertificate
                 if (stamp != _stamp)
                 {
                     Replace(Load());
-                    // Only now: a file that is being written is tried again.
+                    // Set only now, so that a file that is still being written is tried again.
                     _stamp = stamp;
                 }
             }
@@ -172,7 +191,7 @@ public sealed class TlsCertificate
         if (failure is not null) host.NoteCertificate(failure);
     }
 
-    /// <summary>What is wrong with it, for the start of a server or client; null when it can be used.</summary>
+    /// <summary>Mistake for the start of a server or client, or null if the certificate is usable.</summary>
     internal string? Mistake
     {
         get
@@ -190,7 +209,7 @@ public sealed class TlsCertificate
         }
     }
 
-    /// <summary>That it has expired, in words; null when it has not.</summary>
+    /// <summary>Returns a message if the certificate has expired, otherwise null.</summary>
     internal string? DateMistake(DateTimeOffset now) => now > Take().Leaf.NotAfter ? $"{Source} expired {Date(Take().Leaf.NotAfter)}" : null;
 
     internal bool Covers(string name)
@@ -218,7 +237,9 @@ public sealed class TlsCertificate
         }
     }
 
-    /// <summary>Without a full stop. What has been said on the way up is not said a second time.</summary>
+    /// <summary>
+    /// Returns a message without a full stop. An inner message with the same beginning is not repeated.
+    /// </summary>
     private string Failure(string what, Exception exception)
     {
         Exception cause = exception is CryptographicException { InnerException: { } inner } && exception.Message.StartsWith(Source, StringComparison.Ordinal) ? inner : exception;
@@ -253,11 +274,11 @@ public sealed class TlsCertificate
         X509Certificate2Collection rest = [];
         for (int i = 1; i < all.Count; i++) rest.Add(all[i]);
         all[0].Dispose();
-        // Through PKCS#12: on some systems the key of a certificate made from PEM cannot be used for TLS.
+        // Through PKCS#12, because on some systems the key of a certificate created from PEM cannot be used for TLS.
         return new TlsKeyPair(X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null), rest);
     }
 
-    // The framework says of any key that it cannot read that it is no PEM.
+    // The framework reports every unreadable key as invalid PEM.
     private static X509Certificate2 WithKey(string certificates, string key, string? password)
     {
         bool isEncrypted = key.Contains("-----BEGIN ENCRYPTED PRIVATE KEY-----", StringComparison.Ordinal);
@@ -290,7 +311,7 @@ public sealed class TlsCertificate
         return new TlsKeyPair(leaf, Ordered(leaf, all));
     }
 
-    /// <summary>The issuers, each behind whom it issued; files have them in any order.</summary>
+    /// <summary>Returns the chain of issuers in order; files contain them in any order.</summary>
     private static X509Certificate2Collection Ordered(X509Certificate2 leaf, X509Certificate2Collection all)
     {
         X509Certificate2Collection ordered = [];

@@ -3,12 +3,14 @@ namespace Whimbrel;
 /// <summary>Whether a server asks its clients for certificates (mutual TLS).</summary>
 public enum TlsClientCertificates
 {
-    /// <summary>They are not asked. The default.</summary>
+    /// <summary>No certificate is requested. The default.</summary>
     Off,
 
-    /// <summary>They are asked; who has none is let in, who has a bad one is not.</summary>
+    /// <summary>
+    /// A certificate is requested. Clients without one are accepted, clients with an invalid one are rejected.
+    /// </summary>
     Requested,
 
-    /// <summary>Only clients with a good certificate are let in.</summary>
+    /// <summary>Only clients with a valid certificate are accepted.</summary>
     Required,
 }

@@ -2,7 +2,7 @@ using System.Security.Authentication;
 
 namespace Whimbrel.Tls;
 
-/// <summary>Makes a sentence and a kind of what the TLS library of the system says.</summary>
+/// <summary>Converts error texts of the system's TLS library to a sentence and a kind.</summary>
 internal static class TlsErrorText
 {
     internal static TlsFault Classify(Exception exception, TlsProfile profile)
@@ -12,7 +12,9 @@ internal static class TlsErrorText
         return Classify(inmost.Message, profile);
     }
 
-    /// <summary>OpenSSL's own words ("error:0A000418:SSL routines::tlsv1 alert unknown ca"), or any others.</summary>
+    /// <summary>
+    /// Classifies OpenSSL's text ("error:0A000418:SSL routines::tlsv1 alert unknown ca"), or any other.
+    /// </summary>
     internal static TlsFault Classify(string text, TlsProfile profile)
     {
         int colons = text.LastIndexOf("::", StringComparison.Ordinal);

@@ -2,15 +2,18 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
 
-/// <summary>Why TLS ended a connection or its handshake: in <see cref="CloseReason.Exception"/>. Never thrown by itself.</summary>
+/// <summary>
+/// Reason why TLS ended a connection or its handshake, in <see cref="CloseReason.Exception"/>. Never thrown by itself.
+/// </summary>
 public sealed class TlsException : IOException
 {
-    /// <summary>Makes one.</summary>
-    /// <param name="failure">Its kind.</param>
-    /// <param name="message">What happened and why. Control characters are escaped: certificates are foreign values.</param>
+    /// <summary>Creates an exception.</summary>
+    /// <param name="failure">Kind of the failure.</param>
+    /// <param name="message">What happened, and the reason. Control characters are escaped, because certificates
+    /// contain external values.</param>
     public TlsException(TlsFailure failure, string message)
         : base(Escaped.Of(message)) => Failure = failure;
 
-    /// <summary>Its kind.</summary>
+    /// <summary>Kind of the failure.</summary>
     public TlsFailure Failure { get; }
 }

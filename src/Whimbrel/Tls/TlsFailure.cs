@@ -1,15 +1,17 @@
 namespace Whimbrel;
 
-/// <summary>What kind of failure ended a TLS handshake or connection.</summary>
+/// <summary>Kind of failure that ended a TLS handshake or connection.</summary>
 public enum TlsFailure
 {
-    /// <summary>None: it did not fail because of TLS.</summary>
+    /// <summary>No TLS failure.</summary>
     None,
 
-    /// <summary>What came is not TLS: plain HTTP, for example, or any other bytes.</summary>
+    /// <summary>The received data is not TLS, but for example plain HTTP.</summary>
     NotTls,
 
-    /// <summary>The peer broke the protocol: a malformed, oversized or forged record, or a message out of order.</summary>
+    /// <summary>
+    /// The peer violated the protocol: a malformed, oversized or forged record, or a message out of order.
+    /// </summary>
     BadRecord,
 
     /// <summary>The two sides have no version of the protocol in common.</summary>
@@ -21,33 +23,38 @@ public enum TlsFailure
     /// <summary>The two sides have no application protocol (ALPN) in common.</summary>
     NoCommonApplicationProtocol,
 
-    /// <summary>The client asked for a name that the server does not serve.</summary>
+    /// <summary>The client requested a name that the server does not serve.</summary>
     UnknownName,
 
-    /// <summary>This side did not accept the peer's certificate, or the lack of one.</summary>
+    /// <summary>This side rejected the peer's certificate, or the lack of one.</summary>
     CertificateRejected,
 
-    /// <summary>The peer ended it with an alert: it did not accept our certificate, or anything else.</summary>
+    /// <summary>
+    /// The peer ended the handshake with an alert: it rejected this side's certificate, or something else.
+    /// </summary>
     RefusedByPeer,
 
     /// <summary>The handshake took longer than <see cref="TlsOptions.HandshakeTimeout"/>.</summary>
     TimedOut,
 
-    /// <summary>More handshakes at a time than <see cref="TlsOptions.MaxHandshakes"/>, or the oldest of more silent connections than <see cref="TlsOptions.MaxSilent"/>.</summary>
+    /// <summary>
+    /// More concurrent handshakes than <see cref="TlsOptions.MaxHandshakes"/>; or the oldest connection when more than
+    /// <see cref="TlsOptions.MaxSilent"/> were silent.
+    /// </summary>
     TooMany,
 
-    /// <summary>The peer ended the connection in the middle of the handshake.</summary>
+    /// <summary>The peer ended the connection during the handshake.</summary>
     PeerLeft,
 
-    /// <summary>The peer's bytes ended without the proper end (close_notify): what it sent may not be all.</summary>
+    /// <summary>The peer's data ended without close_notify, so it may be incomplete.</summary>
     Truncated,
 
     /// <summary>The peer changed keys, or sent other messages without content, more often than allowed.</summary>
     Flood,
 
-    /// <summary>Bytes that came before an upgrade to TLS were left unread, and the upgrade refuses them.</summary>
+    /// <summary>Data received before an upgrade to TLS was left unread, and the upgrade rejects it.</summary>
     UnreadBeforeUpgrade,
 
-    /// <summary>Something failed on this side: the certificate could not be used, or a callback threw.</summary>
+    /// <summary>A failure on this side: the certificate could not be used, or a callback threw.</summary>
     LocalFault,
 }

@@ -4,45 +4,45 @@ using System.Text;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// What a client says in its first message, in the clear: read before a layer is made, so that the name chooses the options
-/// from the start, and so that a failure can be told in words. Read only; the layer gets the same bytes. Sans-I/O. It is on the
-/// stack and shows the input where it is: an ordinary handshake allocates nothing for it.
+/// Content of a client's first message, which is in the clear. Parsed before a layer is created, so that the server
+/// name selects the options from the start, and failures can be described. The layer gets the same bytes. Sans-I/O. A
+/// value on the stack with views of the input: an ordinary handshake allocates nothing for it.
 /// </summary>
 internal ref struct TlsHello
 {
-    /// <summary>A ClientHello larger than this is refused: real ones have up to 3 KiB.</summary>
+    /// <summary>Maximum size of a ClientHello; larger ones are rejected. Real ones have up to 3 KiB.</summary>
     internal const int MostBytes = 64 * 1024;
 
     private const int RecordHeader = 5;
 
-    /// <summary>The only version named is none of those that have a bit.</summary>
+    /// <summary>Marks that the only version is none of those that have a bit.</summary>
     private const byte UnknownVersion = 0x80;
 
-    // One bit for each of 0x0300 up to 0x0304: in a list others are noise that is meant to be ignored.
+    // One bit for each of 0x0300 to 0x0304: other values in a list are GREASE and must be ignored.
     private byte _versions;
     private ReadOnlySpan<byte> _name;
     private ReadOnlySpan<byte> _protocols;
 
-    /// <summary>What reading ended with.</summary>
+    /// <summary>Result of parsing.</summary>
     internal enum Outcome
     {
-        /// <summary>It is not whole yet.</summary>
+        /// <summary>The message is incomplete.</summary>
         NeedsMore,
 
-        /// <summary>It is whole, or so strange that the layer shall say what is wrong.</summary>
+        /// <summary>The message is complete, or so unusual that the layer should report the mistake.</summary>
         Found,
 
-        /// <summary>This is not TLS.</summary>
+        /// <summary>The data is not TLS.</summary>
         NotTls,
     }
 
-    /// <summary>It names a version.</summary>
+    /// <summary>True if it contains a version.</summary>
     internal readonly bool HasVersions => _versions != 0;
 
-    /// <summary>It names application protocols.</summary>
+    /// <summary>True if it contains application protocols.</summary>
     internal readonly bool HasProtocols => !_protocols.IsEmpty;
 
-    /// <summary>"TLS 1.0, 1.1", for messages.</summary>
+    /// <summary>The versions, such as "TLS 1.0, 1.1", for messages.</summary>
     internal readonly string VersionText
     {
         get
@@ -57,7 +57,7 @@ internal ref struct TlsHello
         }
     }
 
-    /// <summary>The application protocols offered, for messages.</summary>
+    /// <summary>The offered application protocols, for messages.</summary>
     internal readonly string ProtocolText
     {
         get
@@ -68,10 +68,10 @@ internal ref struct TlsHello
         }
     }
 
-    /// <summary>Whether it offers a version, as on the wire (0x0304 is 1.3).</summary>
+    /// <summary>Returns whether it offers a version, as on the wire (0x0304 is 1.3).</summary>
     internal readonly bool Offers(int version) => version is >= 0x0300 and <= 0x0304 && (_versions & 1 << (version - 0x0300)) != 0;
 
-    /// <summary>Whether it offers this application protocol.</summary>
+    /// <summary>Returns whether it offers this application protocol.</summary>
     internal readonly bool OffersProtocol(string name)
     {
         Span<byte> ours = stackalloc byte[byte.MaxValue];
@@ -84,24 +84,25 @@ internal ref struct TlsHello
         return false;
     }
 
-    /// <summary>The name asked for, in small letters; null when none is.</summary>
-    /// <param name="last">An earlier result, or null: given again when it is the same, since most clients of a server ask for one name.</param>
+    /// <summary>Returns the requested server name in lower case, or null.</summary>
+    /// <param name="last">Earlier result, or null. Returned again if it is the same, because most clients of a server
+    /// request one name.</param>
     internal readonly string? NameOr(string? last)
     {
         if (_name.IsEmpty) return null;
         return last is not null && Ascii.EqualsIgnoreCase(_name, last) ? last : Encoding.ASCII.GetString(_name).ToLowerInvariant();
     }
 
-    /// <summary>Reads what has arrived so far, from its first byte.</summary>
+    /// <summary>Parses the data received so far, from its first byte.</summary>
     internal static Outcome Read(ReadOnlySpan<byte> input, out TlsHello hello)
     {
         hello = default;
         if (input.IsEmpty) return Outcome.NeedsMore;
-        // 0x16 is a handshake record. Anything that begins otherwise is no TLS that this century speaks.
+        // 0x16 is a handshake record. Any other first byte is not TLS.
         if (input[0] != 0x16 || (input.Length > 1 && input[1] != 3)) return Outcome.NotTls;
         ReadOnlySpan<byte> message = default;
         int at = 0;
-        // Nearly always one record; a client may cut its message into several.
+        // Nearly always one record; a client may split its message into several.
         while (true)
         {
             if (input.Length - at < RecordHeader) return Outcome.NeedsMore;
@@ -109,7 +110,7 @@ internal ref struct TlsHello
             if (input[at] != 0x16 || length == 0 || length > 16 * 1024 + 256) return Strange(out hello);
             if (input.Length - at - RecordHeader < length)
             {
-                // What cannot become a ClientHello is not waited for.
+                // A message that cannot become a ClientHello is not waited for.
                 if (at == 0 && input.Length > RecordHeader && input[RecordHeader] != 1) return Strange(out hello);
                 return Outcome.NeedsMore;
             }
@@ -129,7 +130,7 @@ internal ref struct TlsHello
         }
     }
 
-    /// <summary>The layer refuses it, with better words than ours.</summary>
+    /// <summary>Returns Found for unusual messages: the layer rejects them with better texts.</summary>
     private static Outcome Strange(out TlsHello hello)
     {
         hello = default;
@@ -158,7 +159,7 @@ internal ref struct TlsHello
         }
 
         if (HasVersions) return;
-        // Without the extension the number is the best one, and those below are spoken, too.
+        // Without the extension the number is the highest version, and the lower ones are supported, too.
         for (ushort version = 0x0301; version <= Math.Min(legacy, (ushort)0x0303); version++) Add(version);
         if (!HasVersions) AddOnly(legacy);
     }

@@ -4,7 +4,10 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tls;
 
-/// <summary>A certificate with its private key and intermediates, as loaded at one moment. Never changes; layers keep what they prepared of it under this object.</summary>
+/// <summary>
+/// A certificate with its private key and intermediates, as loaded at one moment. Immutable; layers cache prepared data
+/// by this object.
+/// </summary>
 internal sealed class TlsKeyPair(X509Certificate2 leaf, X509Certificate2Collection intermediates)
 {
     private SslStreamCertificateContext? _forSslStream;
@@ -12,10 +15,13 @@ internal sealed class TlsKeyPair(X509Certificate2 leaf, X509Certificate2Collecti
 
     internal X509Certificate2 Leaf { get; } = leaf;
 
-    /// <summary>What is sent behind the leaf, in order.</summary>
+    /// <summary>Certificates that are sent after the leaf, in order.</summary>
     internal X509Certificate2Collection Intermediates { get; } = intermediates;
 
-    /// <summary>Made once: with it the sessions that may be resumed would be lost. Nothing is downloaded.</summary>
+    /// <summary>
+    /// Context for SslStream. Created once, because a new one would lose the sessions that may be resumed. Downloads
+    /// nothing.
+    /// </summary>
     internal SslStreamCertificateContext ForSslStream
     {
         get
@@ -26,7 +32,9 @@ internal sealed class TlsKeyPair(X509Certificate2 leaf, X509Certificate2Collecti
         }
     }
 
-    /// <summary>One signature takes so long that a loop should not make it (RSA of 3072 bits and more).</summary>
+    /// <summary>
+    /// True if one signature takes so long that it should not run on a loop (RSA of 3072 bits and more).
+    /// </summary>
     internal bool IsSlow
     {
         get

@@ -7,140 +7,193 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// TLS for a server (<see cref="ServerOptions.Tls"/>), a client (<see cref="ClientOptions.Tls"/>) or one connection
-/// (<c>Session.UpgradeToTls</c>). Plain data, checked once, at start; one object may serve many. Safe by default: a client
-/// checks chain and host name, versions are 1.2 and 1.3, ciphers are the system's policy, and nothing is downloaded.
+/// TLS options for a server (<see cref="ServerOptions.Tls"/>), a client (<see cref="ClientOptions.Tls"/>) or one
+/// connection (<c>Session.UpgradeToTls</c>). Plain data, checked once, at start; one object may be shared. Secure by
+/// default: a client verifies chain and host name, versions are 1.2 and 1.3, cipher suites follow the system's policy,
+/// and nothing is downloaded.
 /// </summary>
 public sealed class TlsOptions
 {
-    /// <summary>Text that stands for "1.2 and 1.3" in messages.</summary>
+    /// <summary>The versions 1.2 and 1.3.</summary>
     private const SslProtocols Known = SslProtocols.Tls12 | SslProtocols.Tls13;
 
     private IReadOnlyList<string> _applicationProtocols = [];
 
-    // ------------------------------------------------------------------ who we are
+    // ------------------------------------------------------------------ own identity
 
-    /// <summary>What this side shows to the peer. A server needs one here, in each of <see cref="Names"/>, or by <see cref="SelectCertificate"/>; a client shows it when asked. Null (the default): none.</summary>
+    /// <summary>
+    /// Certificate that this side presents to the peer. A server needs one here, in each of <see cref="Names"/>, or
+    /// from <see cref="SelectCertificate"/>; a client presents it on request. Default null: none.
+    /// </summary>
     public TlsCertificate? Certificate { get; init; }
 
     /// <summary>
-    /// For servers: other options for clients that ask for these names (SNI). A key is a whole name, <c>chat.example.org</c>, or
-    /// covers one more label, <c>*.example.org</c>; a whole name wins. Of the options behind it count those about certificates,
-    /// versions, ciphers and application protocols. Case does not matter. At most 10,000.
+    /// For servers: options by requested server name (SNI). A key is a full name, <c>chat.example.org</c>, or a
+    /// wildcard for one label, <c>*.example.org</c>; a full name has precedence. Of these options, only those for
+    /// certificates, versions, cipher suites and application protocols are used. Case-insensitive. At most 10,000.
     /// </summary>
     public IReadOnlyDictionary<string, TlsOptions> Names { get; init; } = new Dictionary<string, TlsOptions>();
 
-    /// <summary>For servers: what to do with a name that is not in <see cref="Names"/>, when there are any. Default <see cref="TlsUnknownServerName.UseDefault"/>.</summary>
+    /// <summary>
+    /// For servers: behaviour for a name that is not in <see cref="Names"/>, if there are any. Default
+    /// <see cref="TlsUnknownServerName.UseDefault"/>.
+    /// </summary>
     public TlsUnknownServerName UnknownName { get; init; }
 
     /// <summary>
-    /// For servers: gives the certificate for the name that the client asks for (null: for none), before <see cref="Certificate"/> is looked
-    /// at, which is taken when this gives null. On the connection's loop, must not block: load beforehand. What it throws fails
-    /// that handshake. Give the same object for the same certificate: it keeps what was prepared.
+    /// For servers: function that returns the certificate for the requested server name (null: no name). Called before
+    /// <see cref="Certificate"/> is used, which is the fallback if it returns null. Runs on the connection's loop and
+    /// must not block, so load certificates beforehand. An exception fails that handshake. Return the same object for
+    /// the same certificate, because prepared data is cached in it.
     /// </summary>
     public Func<string?, TlsCertificate?>? SelectCertificate { get; init; }
 
-    // ------------------------------------------------------------------ whom we trust
+    // ------------------------------------------------------------------ trust
 
-    /// <summary>For servers: whether clients are asked for a certificate. Default <see cref="TlsClientCertificates.Off"/>.</summary>
+    /// <summary>
+    /// For servers: whether clients are asked for a certificate. Default <see cref="TlsClientCertificates.Off"/>.
+    /// </summary>
     public TlsClientCertificates ClientCertificates { get; init; }
 
-    /// <summary>For clients: the name that the server's certificate must cover, and that is asked for (SNI). Null (the default): the host that is dialled. Needed where that has no name, as with Unix paths.</summary>
+    /// <summary>
+    /// For clients: name that is requested (SNI) and that the server's certificate must cover. Default null: the host
+    /// of the address. Required if the address has no host name, as with Unix paths.
+    /// </summary>
     public string? HostName { get; init; }
 
     /// <summary>
-    /// For clients: whether the certificate must cover the name that is dialled. Default true. Without it whoever has any certificate of a trusted root may stand in between: it is for
-    /// peers that are found by address and have names of their own.
+    /// For clients: whether the certificate must cover the requested name. Default true. If false, the owner of any
+    /// certificate of a trusted root can intercept the connection. For peers that are found by address and have their
+    /// own names.
     /// </summary>
     public bool ChecksHostName { get; init; } = true;
 
-    /// <summary>The roots that a peer's certificate must lead to, instead of those of the system. Null (the default): those of the system.</summary>
+    /// <summary>
+    /// Root certificates that a peer's certificate must lead to, instead of the system's. Default null: those of the
+    /// system.
+    /// </summary>
     public X509Certificate2Collection? Roots { get; init; }
 
-    /// <summary>Roots that a peer's certificate may lead to, beside those of the system. Null (the default): none. Not together with <see cref="Roots"/>.</summary>
+    /// <summary>
+    /// Root certificates that a peer's certificate may lead to, in addition to the system's. Default null: none. Not
+    /// together with <see cref="Roots"/>.
+    /// </summary>
     public X509Certificate2Collection? ExtraRoots { get; init; }
 
     /// <summary>
-    /// Keys that the peer's certificate must have: SHA-256 of the public key (SubjectPublicKeyInfo) in base64, as
-    /// <see cref="TlsCertificate.PinOf"/> gives it. When there are any, the key alone decides: neither chain nor name nor dates are looked at.
+    /// Allowed public keys of the peer's certificate: SHA-256 of the public key (SubjectPublicKeyInfo) in base64, as
+    /// returned by <see cref="TlsCertificate.PinOf"/>. If there are any, only the key is checked: not the chain, the
+    /// name or the dates.
     /// </summary>
     public IReadOnlyList<string> PinnedKeys { get; init; } = [];
 
     /// <summary>
-    /// Files with revocation lists (CRL; PEM with any number of them, or DER). A peer is refused when a certificate of its chain is named by a list of
-    /// that certificate's issuer. Of an issuer without a list nothing is revoked. Read at start; a file with anything but complete lists in it is
-    /// refused, delta lists as well. The library never downloads one.
+    /// Files with revocation lists (CRL; PEM with any number of them, or DER). A peer is rejected if a certificate of
+    /// its chain is on a list of that certificate's issuer. Without a list of an issuer, none of its certificates is
+    /// treated as revoked. Read at start; files with anything but complete lists are rejected, also delta lists. The
+    /// library never downloads lists.
     /// </summary>
     public IReadOnlyList<string> RevocationLists { get; init; } = [];
 
     /// <summary>
-    /// What is too weak by the measure of today and let in all the same, for old devices. The measure is OpenSSL's security level 2, for every layer
-    /// and every certificate of a peer's chain: RSA from 2,048 bits, curves from 224, no DSA, no signatures with SHA-1 or MD5 below the
-    /// trusted root. Also lets this side show such a certificate. Default <see cref="TlsWeakAlgorithms.None"/>.
+    /// Weak algorithms that are accepted nevertheless, for old devices. The standard is OpenSSL's security level 2, for
+    /// every provider and every certificate of a peer's chain. It requires RSA from 2,048 bits and curves from 224, and
+    /// allows no DSA, and no SHA-1 or MD5 signatures below the trusted root. Also allows this side to present such a
+    /// certificate. Default <see cref="TlsWeakAlgorithms.None"/>.
     /// </summary>
     public TlsWeakAlgorithms AllowedWeakAlgorithms { get; init; }
 
     /// <summary>
-    /// Has the last word about a peer's certificate, good or bad, and about the lack of one where a client was asked: it sees what was found and
-    /// decides. On a thread of the pool, never on a loop, several at a time: it may block, while
-    /// <see cref="HandshakeTimeout"/> runs. What it throws refuses the peer. Null (the default): a certificate with a problem is refused.
+    /// Function that makes the final decision about a peer's certificate, valid or not, and about a missing one if a
+    /// client was asked for it. It receives the findings and returns whether to accept. Called on pool threads, never
+    /// on a loop, several at the same time. It may block, while <see cref="HandshakeTimeout"/> runs. An exception
+    /// rejects the peer. Default null: a certificate with a problem is rejected.
     /// </summary>
     public Func<TlsVerification, bool>? Verify { get; init; }
 
-    // ------------------------------------------------------------------ what we speak
+    // ------------------------------------------------------------------ protocol
 
-    /// <summary>The versions. <see cref="SslProtocols.None"/> (the default) is 1.2 and 1.3; anything older is refused at start.</summary>
+    /// <summary>
+    /// Allowed versions. Default <see cref="SslProtocols.None"/>: 1.2 and 1.3; older ones are rejected at start.
+    /// </summary>
     public SslProtocols Protocols { get; init; }
 
-    /// <summary>The cipher suites, in order. Empty (the default): the system's policy.</summary>
+    /// <summary>Cipher suites, in order. Default empty: the system's policy.</summary>
     public IReadOnlyList<TlsCipherSuite> CipherSuites { get; init; } = [];
 
-    /// <summary>Application protocols (ALPN), the dearest first, for example <c>h2</c>, <c>http/1.1</c>. A server chooses in its own order. A peer that names none is let in. Empty (the default): not negotiated. Each 1 to 255 bytes of UTF-8.</summary>
+    /// <summary>
+    /// Application protocols (ALPN) in order of preference, for example <c>h2</c>, <c>http/1.1</c>. A server selects by
+    /// its own order. A peer without ALPN is accepted. Default empty: not negotiated. Each 1 to 255 bytes of UTF-8.
+    /// </summary>
     public IReadOnlyList<string> ApplicationProtocols
     {
         get => _applicationProtocols;
         init => _applicationProtocols = value;
     }
 
-    /// <summary>Whether sessions may be resumed, which saves most of the work of a handshake. Default true. Certificates count again: a session of one name does not open another.</summary>
+    /// <summary>
+    /// Whether sessions may be resumed, which saves most of the cost of a handshake. Default true. Certificates are
+    /// checked again: a session of one server name cannot be resumed for another.
+    /// </summary>
     public bool AllowResumption { get; init; } = true;
 
-    /// <summary>For servers: session tickets given after a TLS 1.3 handshake. 0 up to 8; null (the default) leaves it to the layer. OpenSsl only.</summary>
+    /// <summary>
+    /// For servers: number of session tickets sent after a TLS 1.3 handshake. 0 to 8; default null, chosen by the
+    /// provider. OpenSsl only.
+    /// </summary>
     public int? TicketCount { get; init; }
 
-    /// <summary>For servers: how long a ticket is good. 1 s up to 7 days; null (the default) leaves it to the layer. OpenSsl only.</summary>
+    /// <summary>
+    /// For servers: lifetime of a ticket. 1 s to 7 days; default null, chosen by the provider. OpenSsl only.
+    /// </summary>
     public TimeSpan? TicketLifetime { get; init; }
 
-    /// <summary>For servers: after how long the keys of tickets are replaced. 1 minute up to 7 days; null (the default) leaves it to the layer. OpenSsl only.</summary>
+    /// <summary>
+    /// For servers: interval at which ticket keys are replaced. 1 minute to 7 days; default null, chosen by the
+    /// provider. OpenSsl only.
+    /// </summary>
     public TimeSpan? TicketKeyLifetime { get; init; }
 
-    /// <summary>For servers: a PEM file with parameters for DHE suites of TLS 1.2. Null (the default): those of the system. OpenSsl only.</summary>
+    /// <summary>
+    /// For servers: PEM file with parameters for the DHE suites of TLS 1.2. Default null: those of the system. OpenSsl
+    /// only.
+    /// </summary>
     public string? DhParametersFile { get; init; }
 
     // ------------------------------------------------------------------ limits
 
-    /// <summary>Longest time for a handshake. For a client it begins when the dial has ended: it is not part of <see cref="ClientOptions.ConnectTimeout"/>. 100 ms up to 10 minutes; default 10 s.</summary>
+    /// <summary>
+    /// Maximum time for a handshake. For a client it begins when the connect has ended, and is not part of
+    /// <see cref="ClientOptions.ConnectTimeout"/>. 100 ms to 10 minutes; default 10 s.
+    /// </summary>
     public TimeSpan HandshakeTimeout { get; init; } = TimeSpan.FromSeconds(10);
 
-    /// <summary>For servers: most handshakes at a time on one loop, counted from the whole ClientHello; a connection above it is closed at once, and counted. 1 up to 1,000,000; default 256, which a loop does in a tenth of a second with P-256 keys.</summary>
+    /// <summary>
+    /// For servers: maximum number of concurrent handshakes on one loop, counted from the complete ClientHello. A
+    /// connection above it is closed at once and counted. 1 to 1,000,000; default 256, which a loop completes in a
+    /// tenth of a second with P-256 keys.
+    /// </summary>
     public int MaxHandshakes { get; init; } = 256;
 
     /// <summary>
-    /// For servers: most connections at a time on one loop that have not sent a whole ClientHello. Another one above it closes the oldest of them, and it is
-    /// counted. They take no place among <see cref="MaxHandshakes"/>. 1 up to 1,000,000; default 1,024.
+    /// For servers: maximum number of connections on one loop without a complete ClientHello. A further one closes the
+    /// oldest of them, which is counted. They do not count for <see cref="MaxHandshakes"/>. 1 to 1,000,000; default
+    /// 1,024.
     /// </summary>
     public int MaxSilent { get; init; } = 1024;
 
-    // ------------------------------------------------------------------ by what
+    // ------------------------------------------------------------------ provider
 
-    /// <summary>Which layer does it. Default <see cref="TlsProvider.Auto"/>. The variable WHIMBREL_TLS wins over this.</summary>
+    /// <summary>
+    /// TLS provider. Default <see cref="TlsProvider.Auto"/>. The environment variable WHIMBREL_TLS has precedence.
+    /// </summary>
     public TlsProvider Provider { get; init; }
 
     /// <summary>
-    /// A copy with other application protocols: for a protocol that is given options and has a name of its own in ALPN. What is prepared for these options is
-    /// prepared anew for the copy, so make it once.
+    /// Returns a copy with other application protocols, for a protocol that receives options and has its own ALPN name.
+    /// The copy is prepared separately, so create it once.
     /// </summary>
-    /// <param name="protocols">As in <see cref="ApplicationProtocols"/>, which they take the place of.</param>
+    /// <param name="protocols">Application protocols of the copy, as in <see cref="ApplicationProtocols"/>.</param>
     public TlsOptions WithApplicationProtocols(params IReadOnlyList<string> protocols)
     {
         ArgumentNullException.ThrowIfNull(protocols);
@@ -149,16 +202,16 @@ public sealed class TlsOptions
         return copy;
     }
 
-    /// <summary>A layer that is neither: for tests.</summary>
+    /// <summary>Creates another TLS layer, for tests.</summary>
     internal Func<TlsOptions, bool, TlsProfile>? Maker { get; init; }
 
-    /// <summary>A client that needs to know what its server is called.</summary>
+    /// <summary>True for a client that needs the host name of its server.</summary>
     internal bool NeedsHostName => HostName is null && PinnedKeys.Count == 0 && Verify is null && ChecksHostName;
 
     /// <summary>The versions that are allowed.</summary>
     internal SslProtocols AllowedProtocols => Protocols == SslProtocols.None ? Known : Protocols;
 
-    /// <summary>The options that only the OpenSSL layer honours and that are set.</summary>
+    /// <summary>Name of an option that is set and that only the OpenSSL provider supports, or null.</summary>
     internal string? NeedsOpenSsl =>
         TicketCount is not null ? nameof(TicketCount)
         : TicketLifetime is not null ? nameof(TicketLifetime)

@@ -4,14 +4,17 @@ using System.Security.Authentication;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// TLS options made ready by one provider: shared by all connections of a server or client, and what makes their layers. A
-/// server's profile has one more for each name it serves. Any thread, except <see cref="CreateLayer"/>.
+/// TLS options prepared by one provider: shared by all connections of a server or client, for which it creates the
+/// layers. A server's profile has a nested one for each server name. Any thread, except <see cref="CreateLayer"/>.
 /// </summary>
 internal abstract class TlsProfile
 {
     private readonly FrozenDictionary<string, TlsProfile> _names;
 
-    /// <summary>Checked before: only the provider's own rules may still refuse the options, by throwing ArgumentException with the option's name.</summary>
+    /// <summary>
+    /// Prepares validated options: only the provider's own rules may still reject them, with ArgumentException and the
+    /// option's name.
+    /// </summary>
     protected TlsProfile(TlsOptions options, bool isServer)
     {
         Options = options;
@@ -28,22 +31,22 @@ internal abstract class TlsProfile
 
     internal TlsTrust Trust { get; }
 
-    /// <summary>Which layer it makes.</summary>
+    /// <summary>Provider of its layers.</summary>
     internal abstract TlsProvider Provider { get; }
 
-    /// <summary>Why this one, for people.</summary>
+    /// <summary>Reason for this provider, for messages.</summary>
     internal string Reason { get; init; } = "";
 
-    /// <summary>A profile of the same kind for one name of a server.</summary>
+    /// <summary>Creates a profile of the same kind for one server name.</summary>
     private protected abstract TlsProfile Nested(TlsOptions options);
 
-    /// <summary>Makes the layer of one connection. On the connection's loop.</summary>
-    /// <param name="name">Client: the name to ask for and to check, or null. Server: the name that was asked for, or null.</param>
-    /// <param name="keyPair">What to show; null for none (clients).</param>
-    /// <param name="scratch">The loop's.</param>
+    /// <summary>Creates the layer of one connection. On the connection's loop.</summary>
+    /// <param name="name">Client: name to request and to check, or null. Server: requested name, or null.</param>
+    /// <param name="keyPair">Certificate to present; null for none (clients).</param>
+    /// <param name="scratch">Shared memory of the loop.</param>
     internal abstract TlsLayer CreateLayer(string? name, TlsKeyPair? keyPair, TlsScratch scratch);
 
-    /// <summary>The profile for a name that a client asked for, by the table; null: refuse it.</summary>
+    /// <summary>Returns the profile for a requested server name, by the table; null to reject it.</summary>
     internal TlsProfile? Select(string? name)
     {
         if (_names.Count == 0) return this;
@@ -59,16 +62,19 @@ internal abstract class TlsProfile
 
     private bool HasOwnCertificate => Options.Certificate is not null || Options.SelectCertificate is not null;
 
-    /// <summary>The certificate to show for a name. The user's callback may throw here.</summary>
+    /// <summary>Returns the certificate for a server name. The application's callback may throw here.</summary>
     internal TlsCertificate? CertificateFor(string? name) => Options.SelectCertificate?.Invoke(name) ?? Options.Certificate;
 
-    /// <summary>A handshake that should not run on the loop: a long signature, or a peer's certificate whose chain must be built, or that the user judges.</summary>
+    /// <summary>
+    /// Returns whether a handshake should not run on the loop: a long signature, or a peer's certificate that needs a
+    /// chain or the application's decision.
+    /// </summary>
     internal bool IsSlow(TlsKeyPair? keyPair) => (IsServer ? Options.ClientCertificates != TlsClientCertificates.Off : BuildsChains) || keyPair is { IsSlow: true };
 
-    /// <summary>Whether a client needs a chain to judge its server: with pinned keys alone it does not.</summary>
+    /// <summary>True if a client needs a chain to check its server: not with pinned keys only.</summary>
     private protected virtual bool BuildsChains => Trust.NeedsChain;
 
-    /// <summary>"TLS 1.2, 1.3", for messages.</summary>
+    /// <summary>The allowed versions, such as "TLS 1.2, 1.3", for messages.</summary>
     internal string VersionText => Options.AllowedProtocols switch
     {
         SslProtocols.Tls12 => "TLS 1.2",
@@ -76,7 +82,10 @@ internal abstract class TlsProfile
         _ => "TLS 1.2, 1.3",
     };
 
-    /// <summary>What a ClientHello alone shows to be hopeless; null when it may work out. In words that a layer would not find.</summary>
+    /// <summary>
+    /// Returns the failure that a ClientHello alone shows, or null if the handshake may succeed. The text is more
+    /// precise than that of a layer.
+    /// </summary>
     internal TlsFault? Foresee(scoped in TlsHello hello)
     {
         if (hello.HasVersions)

@@ -1,9 +1,15 @@
 namespace Whimbrel;
 
-/// <summary>Which layer does TLS. The same words are taken by the variable WHIMBREL_TLS, which wins over <see cref="TlsOptions.Provider"/>.</summary>
+/// <summary>
+/// TLS implementation. The environment variable WHIMBREL_TLS takes the same words, and has precedence over
+/// <see cref="TlsOptions.Provider"/>.
+/// </summary>
 public enum TlsProvider
 {
-    /// <summary><see cref="OpenSsl"/> where it can be used, else <see cref="Portable"/>. <see cref="TlsInfo.Provider"/> says which it was.</summary>
+    /// <summary>
+    /// <see cref="OpenSsl"/> where it can be used, otherwise <see cref="Portable"/>. <see cref="TlsInfo.Provider"/> has
+    /// the result.
+    /// </summary>
     Auto,
 
     /// <summary>The TLS of .NET (SslStream). Works everywhere.</summary>

@@ -4,18 +4,20 @@ using System.Security.Cryptography;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// Chooses the layer for a server or client, once, at its start, like EngineSelector does for engines: what the variable
-/// WHIMBREL_TLS says, else what the options say, else the best that can honour them. The reason is kept for people.
+/// Selects the provider for a server or client, once, at its start: from the variable WHIMBREL_TLS, from the options,
+/// or the best one that supports the options. The reason is kept for messages.
 /// </summary>
 internal static class TlsSelector
 {
     internal const string Variable = "WHIMBREL_TLS";
 
-    // By the options' identity: a protocol with STARTTLS upgrades each of its connections with the same object.
+    // By the identity of the options: a protocol with STARTTLS upgrades each of its connections with the same object.
     private static readonly ConditionalWeakTable<TlsOptions, TlsProfile> s_servers = [];
     private static readonly ConditionalWeakTable<TlsOptions, TlsProfile> s_clients = [];
 
-    /// <summary>Checks and prepares options that are given for one connection. Kept with the object: give the same one again.</summary>
+    /// <summary>
+    /// Validates and prepares options for one connection. Cached with the object, so pass the same one again.
+    /// </summary>
     internal static TlsProfile PrepareForUpgrade(TlsOptions options, bool isServer)
     {
         ConditionalWeakTable<TlsOptions, TlsProfile> known = isServer ? s_servers : s_clients;
@@ -23,11 +25,14 @@ internal static class TlsSelector
         OptionErrors errors = new(nameof(TlsOptions));
         options.Validate(errors, isServer);
         errors.ThrowIfAny();
-        // Sessions of several loops, or on the pool, may come at once: all get the same one.
+        // Sessions of several loops, or on the pool, may call it at the same time: all get the same profile.
         return known.GetOrAdd(options, Prepare(options, isServer));
     }
 
-    /// <summary>Throws ArgumentException with the name of an option that the chosen layer cannot honour.</summary>
+    /// <summary>
+    /// Prepares options. Throws ArgumentException with the name of an option that the selected provider does not
+    /// support.
+    /// </summary>
     internal static TlsProfile Prepare(TlsOptions options, bool isServer)
     {
         if (options.Maker is { } maker) return maker(options, isServer);
@@ -42,7 +47,7 @@ internal static class TlsSelector
         }
     }
 
-    /// <summary>The profile of a provider that is chosen: OpenSsl or Portable.</summary>
+    /// <summary>Creates the profile of a selected provider: OpenSsl or Portable.</summary>
     internal static TlsProfile Make(TlsProvider provider, string reason, TlsOptions options, bool isServer) => provider switch
     {
         TlsProvider.OpenSsl => new OpenSslProfile(options, isServer) { Reason = reason },
@@ -72,7 +77,7 @@ internal static class TlsSelector
             : (TlsProvider.OpenSsl, "Auto: OpenSsl can do everything, for less");
     }
 
-    /// <summary>The provider that was asked for, when it can be used here. Whether it honours all options, its profile says.</summary>
+    /// <summary>Returns the requested provider if it can be used here. Its profile checks the options.</summary>
     private static TlsProvider Available(TlsProvider provider, string source) =>
         provider == TlsProvider.OpenSsl && OpenSslLibrary.Refusal is { } refusal
             ? throw new ArgumentException($"{source} = OpenSsl cannot be used here: {refusal}. Use Auto or Portable")

@@ -1,29 +1,36 @@
 namespace Whimbrel.Tls;
 
-/// <summary>What a call of a layer ended with, and so what its owner does next.</summary>
+/// <summary>Result of a call of a layer, which determines the owner's next step.</summary>
 internal enum TlsStep : byte
 {
-    /// <summary>All that can be done with these bytes is done. What was put out is sent; more input goes on.</summary>
+    /// <summary>
+    /// Everything possible with this input is done. The owner sends the output and continues with more input.
+    /// </summary>
     NeedInput,
 
     /// <summary>
-    /// The handshake is complete; comes exactly once. No plaintext was delivered yet. The owner tells its session, then
-    /// calls Receive again with what was not consumed, also when that is nothing: the layer may hold plaintext inside.
+    /// The handshake is complete; returned exactly once. No plaintext was delivered yet. The owner notifies its
+    /// session, then calls Receive again with the unconsumed input, also without any: the layer may contain plaintext.
     /// </summary>
     Ready,
 
-    /// <summary>The output is full. The owner sends it, then makes the same call again with the rest and an empty output.</summary>
+    /// <summary>
+    /// The output is full. The owner sends it, then makes the same call again with the rest and an empty output.
+    /// </summary>
     OutputFull,
 
-    /// <summary>The sink said stop. Receive again (also with no input) when it may go on.</summary>
+    /// <summary>The sink has stopped deliveries. Call Receive again (also without input) to continue.</summary>
     Stopped,
 
-    /// <summary>The peer ended its half properly (close_notify). Nothing more is delivered.</summary>
+    /// <summary>The peer ended its side with close_notify. No more data is delivered.</summary>
     PeerClosed,
 
-    /// <summary>The peer's bytes ended without close_notify, or in the middle of a record.</summary>
+    /// <summary>The peer's data ended without close_notify, or in the middle of a record.</summary>
     Truncated,
 
-    /// <summary>It is over: <see cref="TlsLayer.Fault"/> says why. The output may hold an alert to send before the end.</summary>
+    /// <summary>
+    /// The layer has failed: <see cref="TlsLayer.Fault"/> has the reason. The output may contain an alert to send
+    /// before the end.
+    /// </summary>
     Refused,
 }

@@ -6,8 +6,9 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// Decides about a peer's certificate, the same for every layer: the platform builds the chain, offline; name, pinned keys,
-/// revocation lists and the user's last word follow. Prepared once; any thread. A verdict is a sentence, or null for yes.
+/// Decides about a peer's certificate, equally for every provider: the platform builds the chain, offline; name, pinned
+/// keys, revocation lists and the application's callback follow. Prepared once; any thread. The result is a sentence
+/// with the problem, or null to accept.
 /// </summary>
 internal sealed class TlsTrust
 {
@@ -25,18 +26,21 @@ internal sealed class TlsTrust
         foreach (string file in options.RevocationLists) _revocations.AddRange(RevocationList.ReadAll(file));
     }
 
-    /// <summary>True when the peer must show a certificate.</summary>
+    /// <summary>True if the peer must present a certificate.</summary>
     internal bool IsRequired => !_isServer || _options.ClientCertificates == TlsClientCertificates.Required;
 
-    /// <summary>False when the key alone decides, and nobody else wants to see a chain.</summary>
+    /// <summary>False if only the key is checked, and the application needs no chain.</summary>
     internal bool NeedsChain => _options.PinnedKeys.Count == 0 || _options.Verify is not null;
 
-    /// <summary>How chains are built: offline, for the right use. A new one for each chain, since chains add to it.</summary>
+    /// <summary>
+    /// Creates the policy for chains: offline, for the right usage. A new one for each chain, because chains add to it.
+    /// </summary>
     internal X509ChainPolicy NewPolicy()
     {
         X509ChainPolicy policy = new()
         {
-            RevocationMode = X509RevocationMode.NoCheck, // done by our own lists: the platform would download them
+            // done with the configured lists, because the platform would download them
+            RevocationMode = X509RevocationMode.NoCheck,
             DisableCertificateDownloads = true,
         };
         policy.ApplicationPolicy.Add(_isServer ? s_forClients : s_forServers);
@@ -50,23 +54,23 @@ internal sealed class TlsTrust
     }
 
     /// <summary>Builds the chain and decides.</summary>
-    /// <param name="leaf">The peer's certificate; null when it gave none.</param>
-    /// <param name="others">What else the peer sent.</param>
-    /// <param name="host">The name to cover; null on a server.</param>
+    /// <param name="leaf">Certificate of the peer, or null.</param>
+    /// <param name="others">Other certificates sent by the peer.</param>
+    /// <param name="host">Name to cover; null on a server.</param>
     internal string? Judge(X509Certificate2? leaf, X509Certificate2Collection? others, string? host)
     {
         if (leaf is not null && !NeedsChain) return ProblemOfKey(leaf);
         return leaf is null ? Decide(null, null, host) : JudgeWith(NewPolicy(), leaf, others, chain => Judge(leaf, chain, host));
     }
 
-    /// <summary>Decides with a chain that was built by <see cref="NewPolicy"/>.</summary>
+    /// <summary>Decides with a chain that was built with <see cref="NewPolicy"/>.</summary>
     internal string? Judge(X509Certificate2? leaf, X509Chain? chain, string? host)
     {
         if (leaf is null || chain is null || _options.ExtraRoots is not { } extra || LeadsToRoot(chain)) return Decide(leaf, chain, host);
         X509ChainPolicy policy = NewPolicy();
         policy.TrustMode = X509ChainTrustMode.CustomRootTrust;
         policy.CustomTrustStore.AddRange(extra);
-        // When neither the system nor the user trusts it, the chain of the system says what there is.
+        // If neither the system nor the extra roots trust it, the result of the system's chain is reported.
         return JudgeWith(policy, leaf, chain.ChainPolicy.ExtraStore, second => Decide(leaf, LeadsToRoot(second) ? second : chain, host));
     }
 
@@ -135,13 +139,13 @@ internal sealed class TlsTrust
         return _options.PinnedKeys.Contains(pin) ? null : $"its key is none of PinnedKeys (it is {pin})";
     }
 
-    /// <summary>The first thing that is wrong with the chain, and the flags of all.</summary>
+    /// <summary>Returns the first problem of the chain, and the flags of all.</summary>
     private string? ProblemOfChain(X509Certificate2 leaf, X509Chain chain, ref X509ChainStatusFlags found)
     {
         string? problem = null;
         foreach (X509ChainStatus status in chain.ChainStatus)
         {
-            // Weakness is judged below, by one measure on all systems.
+            // Weak signatures are checked below, equally on all systems.
             if (status.Status is X509ChainStatusFlags.NoError or X509ChainStatusFlags.HasWeakSignature) continue;
             found |= status.Status;
             problem ??= Describe(status, leaf, chain);
@@ -177,12 +181,14 @@ internal sealed class TlsTrust
 
     private string? ProblemOfName(X509Certificate2 leaf, string? host)
     {
-        // Checked before anybody dials. Without a name every certificate in the world would do, so it is asked here as well.
+        // Checked before the connect. Without a name every trusted certificate would match, so it is checked here as
+        // well.
         if (host is null) return _options.Verify is null ? "there is no name that it should cover (TlsOptions.HostName)" : null;
         if (leaf.MatchesHostname(host, allowWildcards: false, allowCommonName: false)) return null;
         if (!leaf.MatchesHostname(host, allowWildcards: true, allowCommonName: false)) return $"it does not cover '{host}', only {NamesOf(leaf)}";
-        // A star stands for one label, so what is behind it has one less than the host. "*.org" would be everybody's name.
-        return host.AsSpan().TrimEnd('.').Count('.') >= 2 ? null : $"it covers '{host}' by a star with only one label behind it ({NamesOf(leaf)}), which does not count";
+        // A wildcard stands for one label, so the domain below it has one label less than the host. "*.org" would match
+        // every name.
+        return host.AsSpan().TrimEnd('.').Count('.') >= 2 ? null : $"it covers '{host}' by a wildcard directly below a top-level domain ({NamesOf(leaf)}), which does not count";
     }
 
     private static string Describe(X509ChainStatus status, X509Certificate2 leaf, X509Chain chain)

@@ -1,11 +1,13 @@
 namespace Whimbrel;
 
-/// <summary>What a server does with a client that asks for a name it does not know.</summary>
+/// <summary>Behaviour of a server for an unknown server name.</summary>
 public enum TlsUnknownServerName
 {
-    /// <summary>It gets the options' own certificate. The default.</summary>
+    /// <summary>The client receives the options' own certificate. The default.</summary>
     UseDefault,
 
-    /// <summary>Its handshake fails. So does that of a client which asks for no name, when there is no own certificate.</summary>
+    /// <summary>
+    /// The handshake fails. It also fails for a client without a name if the options have no certificate of their own.
+    /// </summary>
     Refuse,
 }

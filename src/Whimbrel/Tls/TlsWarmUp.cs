@@ -8,15 +8,16 @@ using Whimbrel.Linux;
 namespace Whimbrel.Tls;
 
 /// <summary>
-/// One handshake in memory before the first real one. The first of a process loads libraries and compiles thousands of methods,
-/// 0.02 to 2 s in which the loop that makes it serves nobody else; so a thread of the pool makes one first, when a server starts or a
-/// client dials, and the start waits for it.
+/// Performs one handshake in memory before the first real one. The first handshake of a process loads libraries and
+/// compiles thousands of methods. That takes 0.02 to 2 s, in which its loop would be blocked. So a pool thread performs
+/// one when a server starts or a client connects, and the start waits for it.
 /// </summary>
 /// <remarks>
-/// Rules: (1) once in a process for each provider; who comes later shares the run, and mostly finds it done. (2) Nobody's options, callbacks, certificates
-/// and counters have a part in it: only the layers do. (3) It never fails a start: what it throws is kept in <see cref="Failure"/>, and the first real
-/// handshake has the same trouble and better words. (4) Not where nothing is compiled at run time, nor for layers of tests; an engine
-/// with a time of its own has none (Engine.WarmUpTls).
+/// Rules: (1) Once in a process for each provider; later callers share the run, which has usually completed. (2) It
+/// uses only the layers: no options, callbacks, certificates or counters of the application. (3) It never fails a
+/// start: its exception is kept in <see cref="Failure"/>, and the first real handshake reports the same problem in
+/// better words. (4) Not where nothing is compiled at run time, nor for layers of tests, nor on an engine with its own
+/// time (Engine.WarmUpTls).
 /// </remarks>
 internal sealed class TlsWarmUp
 {
@@ -27,23 +28,23 @@ internal sealed class TlsWarmUp
     private readonly Lazy<Task> _portable;
     private int _runs;
 
-    /// <param name="shake">What to run for a provider; on the pool.</param>
+    /// <param name="shake">Function to run for a provider, on the pool.</param>
     internal TlsWarmUp(Action<TlsProvider> shake)
     {
         _openSsl = new Lazy<Task>(() => Task.Run(() => Run(shake, TlsProvider.OpenSsl)));
         _portable = new Lazy<Task>(() => Task.Run(() => Run(shake, TlsProvider.Portable)));
     }
 
-    /// <summary>The one that servers and clients use.</summary>
+    /// <summary>The instance that servers and clients use.</summary>
     internal static TlsWarmUp OfProcess { get; } = new(Shake);
 
-    /// <summary>How many have ended, well or not.</summary>
+    /// <summary>Number of completed runs, successful or not.</summary>
     internal int Runs => Volatile.Read(ref _runs);
 
-    /// <summary>What the last one that failed threw.</summary>
+    /// <summary>Exception of the last failed run.</summary>
     internal Exception? Failure { get; private set; }
 
-    /// <summary>Starts it, if nobody has. The task never fails. Any thread.</summary>
+    /// <summary>Starts the run, unless it was started before. The task never fails. Any thread.</summary>
     internal Task For(TlsProfile profile)
     {
         if (!RuntimeFeature.IsDynamicCodeCompiled || profile.Options.Maker is not null) return Task.CompletedTask;
@@ -64,7 +65,9 @@ internal sealed class TlsWarmUp
         Interlocked.Increment(ref _runs);
     }
 
-    /// <summary>A handshake of the layer with itself, a few bytes each way, and the proper end. Throws when any of it fails.</summary>
+    /// <summary>
+    /// Performs a handshake of the layer with itself, exchanges a few bytes, and closes. Throws if any of it fails.
+    /// </summary>
     internal static void Shake(TlsProvider provider)
     {
         using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
@@ -96,7 +99,7 @@ internal sealed class TlsWarmUp
         request.CertificateExtensions.Add(names.Build());
         X509Certificate2 made = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(1));
         if (KernelProbe.HasEpoll) return made;
-        // Elsewhere than on Linux the key of a certificate that was just made cannot be used for TLS.
+        // On other systems than Linux the key of a new certificate cannot be used for TLS directly.
         using (made) return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null);
     }
 
@@ -109,8 +112,8 @@ internal sealed class TlsWarmUp
         }
     }
 
-    /// <summary>A layer, and what it wants to send.</summary>
-    // Safe: the memory lives until Dispose, after which the layer is not called.
+    /// <summary>A layer with its outgoing data.</summary>
+    // Safe: the memory is valid until Dispose, after which the layer is not called.
     private sealed unsafe class End(TlsLayer layer) : IPlainSink, IDisposable
     {
         private const int OutputBytes = 32 * 1024;
@@ -138,7 +141,7 @@ internal sealed class TlsWarmUp
             if (step != TlsStep.NeedInput) throw new InvalidOperationException($"{step}: {layer.Fault}");
         }
 
-        /// <summary>Takes all that the other end sends.</summary>
+        /// <summary>Processes all data that the other end has sent.</summary>
         internal void Take(ArrayBufferWriter<byte> wire)
         {
             ReadOnlySpan<byte> input = wire.WrittenSpan;

@@ -592,7 +592,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         rig.OnLoop(loop, () => pause = loop.DelayAsync(TimeSpan.FromMilliseconds(50)));
         rig.Await(pause);
         Assert.Equal(1, rig.Engine.Loops.Sum(static l => l.Counters.AcceptErrors));
-        Assert.Equal($"{server.EndPoint} accepts no more: Invalid argument (error 22). Something in this process has shut its socket down or closed it. Open sessions go on; stop accepting and start again to listen there.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
+        Assert.Equal($"{server.EndPoint} accepts no more: Invalid argument (error 22). Something in this process has shut its socket down or closed it. Open sessions continue; stop accepting and start again to listen there.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
         Assert.Contains("error NetworkException", server.Events);
         rig.Await(server.StopAcceptingAsync());
         rig.Await(server.StartAcceptingAsync());
@@ -697,7 +697,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         rig.OnLoop(listener.Loop, () => Fail(63));
         Assert.DoesNotContain(rig.Notices, static n => n.Page == "accept-failed.md");
         rig.OnLoop(listener.Loop, () => Fail(2));
-        Assert.Equal($"Accepting at {server.EndPoint} fails again and again: Protocol error (error 71). It is tried again ten times a second; open sessions go on.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
+        Assert.Equal($"Accepting at {server.EndPoint} fails again and again: Protocol error (error 71). It is tried again ten times a second; open sessions continue.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
         Echo(ConnectAndWait(rig, server));
 
         void Fail(int times)

@@ -103,7 +103,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal(SendResult.Queued, session.Send(new byte[Limit]));
         });
         Assert.Equal(6, thrown.Count);
-        Assert.All(thrown, static text => Assert.Equal("A message of 65,537 bytes is larger than the send queue of its connection may ever be (SendLimitBytes is 65,536). Nothing of it was taken, and the connection goes on. Await SendAsync, which sends a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.", text));
+        Assert.All(thrown, static text => Assert.Equal("A message of 65,537 bytes is larger than the send queue of its connection may ever be (SendLimitBytes is 65,536). Nothing of it was queued, and the connection continues. Await SendAsync, which sends a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.", text));
         Assert.Equal(above.Length, writer.Length);
         Assert.Equal(new byte[Limit], peer.Read(Limit));
         // Sent in parts it is possible.
