@@ -684,7 +684,7 @@ public abstract partial class Session : IConnection
         // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
         // (contract 7).
         connection.CloseForeign(_generation);
-        connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
+        connection.Loop.Mailbox.PostInOrder(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
     }
 
     /// <summary>
@@ -824,7 +824,7 @@ public abstract partial class Session : IConnection
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
         else connection.Strand?.PostGathered();
         connection.CloseForeign(_generation);
-        connection.Loop.Mailbox.PostItem(DataKind.ShutdownSend, connection, _generation);
+        connection.Loop.Mailbox.PostInOrder(DataKind.ShutdownSend, connection, _generation);
     }
 
     // ------------------------------------------------------------------ receiving

@@ -67,7 +67,7 @@ public sealed class MailboxTests
         // Data for another loop is refused; control and items without bytes have no limit.
         Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
         Assert.True(mailbox.PostControl(static (_, _, _, _) => { }));
-        Assert.True(mailbox.PostItem(DataKind.Close, connection, Nobody));
+        Assert.True(mailbox.PostInOrder(DataKind.Close, connection, Nobody));
         mailbox.Drain();
         Assert.Equal(new EngineCounters(0, 3, 0, 0, 0, 0), _narrow.ReadCounters());
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, [1], default));
@@ -86,12 +86,12 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void Empty_sends_without_end_have_a_limit_too()
+    public void Empty_sends_leave_nothing_behind()
     {
         Connection connection = new(_narrow.GetLoop(0));
-        int taken = 0;
-        while (_narrow.GetLoop(0).Mailbox.PostSend(connection, Nobody, default, default) == SendResult.Queued) taken++;
-        Assert.Equal(NarrowBytes / Mailbox.ItemBytes, taken);
+        Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
+        for (int i = 0; i < 1000; i++) Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, default, default));
+        Assert.Equal((false, 0, 0L), (mailbox.Any, _narrow.GetLoop(0).InboxItems.Outstanding, _narrow.ReadCounters().MailboxBytes));
     }
 
     [Fact]
@@ -271,7 +271,7 @@ public sealed class MailboxTests
     public void A_burst_keeps_no_memory_and_is_processed_in_parts()
     {
         for (int i = 0; i < 40_000; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[1000], default));
-        Assert.InRange(_mailbox.Capacity.Bytes, 40_000_000, 50_000_000);
+        Assert.InRange(_loop.InboxItems.OutstandingBytes, 40_000_000, 50_000_000);
         int drains = 0;
         int posted = 0;
         for (; _mailbox.Any; drains++)
@@ -283,12 +283,22 @@ public sealed class MailboxTests
         }
 
         Assert.InRange(drains, 40, 45);
+        GroupShard shard = new SessionGroup("g").ShardOf(_loop);
+        for (int i = 0; i < 20_000; i++)
+        {
+            Assert.True(_mailbox.PostAction(static (_, _, _, _) => { }, null, null));
+            Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[1000]), null));
+        }
+
+        Assert.InRange(_mailbox.Capacity.Bytes, 20_000_000, 50_000_000);
+        while (_mailbox.Any) _mailbox.Drain();
         for (int i = 0; i < 2; i++)
         {
             _mailbox.PostSend(_connection, Nobody, [1], default);
             _mailbox.Drain();
         }
 
+        Assert.Equal(0, _loop.InboxItems.Outstanding);
         Assert.InRange(_mailbox.Capacity.Bytes, 1, 2 * ByteArena.KeptBytes);
         Assert.InRange(_mailbox.Capacity.Items, 1, 2 * DataItems.SegmentItems * DataItems.SegmentsKept);
         Assert.Equal(0, _loop.Engine.ReadCounters().MailboxBytes);
@@ -324,42 +334,38 @@ public sealed class MailboxTests
     }
 
     [Fact]
-    public void A_message_to_several_is_charged_its_bytes_and_the_list_once()
+    public void Messages_to_one_connection_join_and_a_large_one_lies_in_several_blocks()
     {
-        Connection connection = new(_narrow.GetLoop(0));
-        Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
-        SendTarget[] both = [new(connection, Nobody), new(connection, Nobody)];
-        int taken = (2 * Mailbox.TargetBytes) + (3 * (100 + Mailbox.ItemBytes));
-        for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, mailbox.PostShared(both, new byte[100]));
-        byte[] rest = new byte[NarrowBytes - taken - Mailbox.ItemBytes];
-        Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, rest, [1]));
-        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, rest, default));
-        Assert.Equal(SendResult.Full, mailbox.PostShared(both, [1]));
-        mailbox.Drain();
-        Assert.Equal(0, _narrow.ReadCounters().MailboxBytes);
+        InboxItems items = _loop.InboxItems;
+        for (int i = 0; i < 10; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[100], default));
+        Assert.Equal((1, (long)InboxItem.SmallCapacity), (items.Outstanding, items.OutstandingBytes));
+        // A message that does not fit, one of another tenant and one after an item of the mailbox are entries of their own.
+        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[InboxItem.Capacity], new byte[1]));
+        Assert.Equal(3, items.Outstanding);
+        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, [1], default));
+        Assert.Equal(3, items.Outstanding);
+        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody + 1, [1], default));
+        Assert.Equal(4, items.Outstanding);
+        Assert.True(_mailbox.PostAction(static (_, _, _, _) => { }, null, null));
+        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody + 1, [1], default));
+        Assert.Equal(5, items.Outstanding);
+        while (_mailbox.Any) _mailbox.Drain();
+        Assert.Equal((0, 0L), (items.Outstanding, _loop.Engine.ReadCounters().MailboxBytes));
+        _mailbox.Close();
+        Assert.Equal(SendResult.Closed, _mailbox.PostSend(_connection, Nobody, [1], default));
+        Assert.Equal((0, 0L), (items.Outstanding, _loop.Engine.ReadCounters().MailboxBytes));
     }
 
     [Fact]
-    public void Messages_to_the_same_connections_join()
+    public void A_broadcast_does_not_join_one_that_a_send_came_after()
     {
-        Connection other = new(_loop);
-        SendTarget[] both = [new(_connection, Nobody), new(other, Nobody)];
-        for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, _mailbox.PostShared(both, new byte[100]));
+        GroupShard shard = new SessionGroup("g").ShardOf(_loop);
+        Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[1]), null));
+        Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[1]), null));
         Assert.Equal(1, _mailbox.WaitingItems);
-        // Different members, order, tenant or number; and the same again if another item came in between.
-        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1], both[0]], [1]));
-        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1], new(_connection, Nobody + 1)], [1]));
-        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1]], [1]));
         _mailbox.PostSend(_connection, Nobody, [1], default);
-        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1]], [1]));
-        Assert.Equal(6, _mailbox.WaitingItems);
-        // A run has a size limit, and no message is divided.
-        for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, _mailbox.PostShared(both, new byte[(Run.FixedCapacity / 2) - i]));
-        Assert.Equal(8, _mailbox.WaitingItems);
-        _mailbox.Drain();
-        Assert.Equal((0, 0L), (_mailbox.WaitingItems, _loop.Engine.ReadCounters().MailboxBytes));
-        _mailbox.Close();
-        Assert.Equal(SendResult.Closed, _mailbox.PostShared(both, [1]));
+        Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[1]), null));
+        Assert.Equal(2, _mailbox.WaitingItems);
     }
 
     [Fact]
@@ -472,7 +478,7 @@ public sealed class MailboxTests
         room = _mailbox.WaitForRoom(1, default);
         Assert.True(room.IsCompleted);
         Assert.False(_mailbox.PostControl((_, _, _, _) => runs++));
-        Assert.False(_mailbox.PostItem(DataKind.Close, _connection, Nobody));
+        Assert.False(_mailbox.PostInOrder(DataKind.Close, _connection, Nobody));
         Assert.Equal(SendResult.Closed, _mailbox.PostSend(_connection, Nobody, [1], default));
         Assert.True(_mailbox.TryReserveRun(1));
         Assert.False(_mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), new BroadcastData([1]), null));

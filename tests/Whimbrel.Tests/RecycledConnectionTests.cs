@@ -170,10 +170,8 @@ public sealed class RecycledConnectionTests
         second.Loop.Post(() =>
         {
             second.Friends.Join(second);
-            connection.DrainSend(late, "late"u8, messages: 1);
-            Whimbrel.Buffers.Run run = new RunWriter(second.Loop).Write("late"u8, out int start);
-            connection.DrainShared(late, run, start, 4, 1);
-            second.Loop.Blocks.Release(run);
+            Assert.Equal(SendResult.Queued, second.Loop.Mailbox.PostSend(connection, late, "late"u8, default));
+            Assert.Equal(SendResult.Queued, second.Loop.Mailbox.PostSend(connection, late, new byte[3000], default));
             connection.GiveBackForeign(100, late);
             operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4, mayBeTakenBack: false);
             s_operationCount.SetValue(connection, 1); // as each operation does at its start, for the current tenant

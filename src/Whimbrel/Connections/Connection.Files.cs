@@ -59,17 +59,15 @@ internal sealed partial class Connection
     }
 
     /// <param name="generation">The sender's.</param>
-    /// <param name="head">Copied in front.</param>
     /// <param name="file">With a loan for this item.</param>
-    /// <param name="charge">What was reserved for both.</param>
-    internal void DrainFile(uint generation, ReadOnlySpan<byte> head, in FileRange file, int charge)
+    /// <param name="charge">Bytes that were reserved for it.</param>
+    private void DrainFile(uint generation, in FileRange file, int charge)
     {
         BeginDrain();
         if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
-            Append(head);
             EnqueueFile(file);
-            CountMessage(head.Length + file.Length);
+            CountMessage(file.Length);
         }
 
         file.File.EndLoan();

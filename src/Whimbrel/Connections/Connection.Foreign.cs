@@ -182,17 +182,16 @@ internal sealed partial class Connection
     }
 
     /// <param name="generation">The sender's.</param>
-    /// <param name="head">Copied in front.</param>
     /// <param name="owner">Of the memory.</param>
-    /// <param name="offset">Where in it the rest begins.</param>
-    /// <param name="length">Of all, head included.</param>
-    internal void DrainOwned(uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
+    /// <param name="offset">Where in it the bytes begin.</param>
+    /// <param name="length">Number of bytes.</param>
+    internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int offset, int length)
     {
         BeginDrain();
         try
         {
             // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
-            if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueDrained(head, owner, offset, length);
+            if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueDrained(owner, offset, length);
             else DropOwned(owner, length, generation);
         }
         catch (Exception e)
@@ -264,6 +263,18 @@ internal sealed partial class Connection
 
         result = Loop.Mailbox.PostSend(this, generation, head, body, mayWait);
         if (result != SendResult.Queued) TakeBackForeign(length, generation);
+        return result;
+    }
+
+    /// <summary>One message to several: a copy for each loop, and a reference to it here. On the session's own thread a send costs less. Any thread.</summary>
+    internal SendResult Send(ReadOnlySpan<byte> data, uint generation, ref SharedCopies copies)
+    {
+        if (data.IsEmpty || Loop.IsCurrent || Strand.CurrentOf(this, generation) is not null) return Send(data, generation);
+        if (IsRefused(data.Length, generation)) return SendResult.Refused;
+        SendResult result = TryReserveForeign(data.Length, generation);
+        if (result != SendResult.Queued) return result;
+        result = Loop.Mailbox.PostShared(this, generation, data, ref copies);
+        if (result != SendResult.Queued) TakeBackForeign(data.Length, generation);
         return result;
     }
 
@@ -363,17 +374,6 @@ internal sealed partial class Connection
             generation);
     }
 
-    /// <summary>
-    /// This thread, the loop's, is about to send or to do what stands in the order of sends: what others have sent before goes first. Their memory may throw there, and end the
-    /// connection. It matters where an async function has sent on the pool and is over before the loop has looked: its caller goes on here, at once, though its bytes are still in the mailbox.
-    /// </summary>
-    internal void SettleForeign()
-    {
-        if (_queue.Foreign.Bytes == 0 || !TakesQueued) return;
-        Strand?.PostGathered();
-        Loop.Mailbox.TakeAhead(this);
-    }
-
     /// <summary>What a callback on the pool has sent goes to the mailbox, before the caller puts anything behind it there: it is that callback, or may have gone on from it. Not the loop's thread.</summary>
     internal void FlushStrand(uint generation)
     {
@@ -387,49 +387,6 @@ internal sealed partial class Connection
     internal SendResult ReserveForeign(int length, uint generation) => TryReserveForeign(length, generation);
 
     internal void GiveBackForeign(int length, uint generation) => _queue.Foreign.Release(length, generation);
-
-    /// <param name="generation">The sender's.</param>
-    /// <param name="data">All of it.</param>
-    /// <param name="messages">How many were joined in it.</param>
-    internal void DrainSend(uint generation, ReadOnlySpan<byte> data, int messages)
-    {
-        BeginDrain();
-        if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
-        {
-            Append(data);
-            CountMessage(data.Length, messages);
-        }
-        else
-        {
-            CountLost(data.Length, generation);
-        }
-
-        ForeignArrived(data.Length, generation);
-    }
-
-    /// <summary>A message that several connections share takes room here; the mailbox brings it (<see cref="DrainShared"/>). Any thread but the loop's.</summary>
-    internal SendResult ReserveShared(int length, uint generation) => IsRefused(length, generation) ? SendResult.Refused : TryReserveForeign(length, generation);
-
-    /// <param name="generation">The sender's.</param>
-    /// <param name="run">Where the messages lie.</param>
-    /// <param name="start">Where they begin in it.</param>
-    /// <param name="length">Of all of them.</param>
-    /// <param name="messages">How many they are.</param>
-    internal void DrainShared(uint generation, Run run, int start, int length, int messages)
-    {
-        BeginDrain();
-        if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
-        {
-            QueueRun(run, start, length);
-            CountMessage(length, messages);
-        }
-        else
-        {
-            CountLost(length, generation);
-        }
-
-        ForeignArrived(length, generation);
-    }
 
     /// <summary>
     /// Begins the move that <see cref="ForeignArrived"/> ends. What may have to wait for the strand's system call does so before: readers of the
@@ -535,7 +492,7 @@ internal sealed partial class Connection
             Enqueue(operation);
             PumpOperations();
         }
-        else if (!Loop.Mailbox.PostItem(DataKind.SendOperation, this, generation, operation)) operation.End(SendResult.Closed);
+        else if (!Loop.Mailbox.PostInOrder(DataKind.SendOperation, this, generation, operation)) operation.End(SendResult.Closed);
         return operation;
     }
 

@@ -28,7 +28,7 @@ internal sealed partial class Connection
         FlushStrand(generation);
         mark = Loop.FreeMarks.Take(Loop);
         ValueTask<bool> task = mark.Task;
-        if (!Loop.Mailbox.PostItem(DataKind.Mark, this, generation, mark)) mark.SetResult(false);
+        if (!Loop.Mailbox.PostInOrder(DataKind.Mark, this, generation, mark)) mark.SetResult(false);
         return task;
     }
 

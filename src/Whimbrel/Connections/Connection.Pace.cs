@@ -33,7 +33,7 @@ internal sealed partial class Connection
         ValueTask<SendResult> task = send.Task;
         if (cancellation.CanBeCanceled) send.CancelWith(cancellation);
         if (Loop.IsCurrent) Add(send);
-        else if (!Loop.Mailbox.PostItem(DataKind.Paced, this, generation, send)) send.Release();
+        else if (!Loop.Mailbox.PostInOrder(DataKind.Paced, this, generation, send)) send.Release();
         return task;
     }
 

@@ -43,9 +43,9 @@ internal sealed partial class Connection
     }
 
     /// <summary>Memory that another thread has sent, and that is sent from here on.</summary>
-    private void EnqueueDrained(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
+    private void EnqueueDrained(IMemoryOwner<byte> owner, int offset, int length)
     {
         if (owner is WriterBlock first) EnqueueWritten(first, length);
-        else EnqueueOwned(head, owner, owner.Memory.Slice(offset, length - head.Length));
+        else EnqueueOwned(default, owner, owner.Memory.Slice(offset, length));
     }
 }

@@ -43,10 +43,6 @@ internal sealed class GroupShard
 
     internal int Count => Volatile.Read(ref _count);
 
-    /// <summary>Before this place of the mailbox nothing waits that a broadcast of the loop itself would have to take
-    /// ahead (<see cref="Mailbox.TakeAhead(GroupShard)"/>).</summary>
-    internal long LookedAheadTo { get; set; }
-
     /// <summary>The members of now: a copy, for who ends or tells them.</summary>
     internal Connection[] Members
     {
@@ -110,8 +106,6 @@ internal sealed class GroupShard
         SetIndex(connection, _end);
         SetClass(_end, memberClass);
         _members[_end++] = connection;
-        Loop.Mailbox.LookAgain(connection);
-        LookedAheadTo = 0;
         Volatile.Write(ref _count, _count + 1);
         Group.MemberAdded();
     }
@@ -196,7 +190,6 @@ internal sealed class GroupShard
     internal BroadcastResult Broadcast(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
         Loop.GatheringStrands.Post();
-        if (Loop.Mailbox.HasData) Loop.Mailbox.TakeAhead(this);
         if (data.Shared is { } shared) return BroadcastShared(shared.LendMore(), data.Offset, data.Length, except, predicate);
         if (data.Forms.Length > 0) return Broadcast(data.Bytes, data.Forms, isByClass: true, except, predicate);
         return Broadcast(data.Bytes, [data.Length], isByClass: false, except, predicate);
@@ -302,6 +295,8 @@ internal sealed class GroupShard
             }
 
             if (predicate is not null && !Matches(predicate, member)) continue;
+            // What other threads have sent to it before goes first.
+            if (member.HasInbox) member.SettleForeign();
             // Before the append: what this turn's flush has not seen yet says nothing about how fast the member reads.
             backlog += Math.Min(member.BytesPending, BacklogClip);
             if (member.AppendRun(run, start, length, messages)) queued++;

@@ -84,6 +84,12 @@ internal abstract class Resident
     {
     }
 
+    /// <summary>Moves what other threads have sent to it, up to a stamp of its <see cref="Engines.SendInbox"/>. How many bytes that was.</summary>
+    /// <param name="limit">Largest stamp.</param>
+    /// <param name="isAhead">Before its turn, perhaps in the middle of a callback.</param>
+    /// <param name="most">Stops when at least so many bytes were moved.</param>
+    internal virtual long MoveInbox(long limit, bool isAhead = false, long most = long.MaxValue) => 0;
+
     /// <summary>Does what was noted while no session could be called. Loop's completion phase.</summary>
     internal abstract void RunScheduled();
 }

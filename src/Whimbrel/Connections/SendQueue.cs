@@ -30,7 +30,7 @@ internal unsafe struct SendQueue
     private int _moves;
     private int _moveDepth;
     private long _counted;
-    private long _limit;
+    private int _limit;
     private bool _allowsLarge;
     private long _inFiles; // of parts of files, beyond what they are charged: on disk, or read ahead
 
@@ -45,7 +45,7 @@ internal unsafe struct SendQueue
     internal long Limit
     {
         readonly get => Volatile.Read(in _limit);
-        set => Volatile.Write(ref _limit, value);
+        set => Volatile.Write(ref _limit, (int)value);
     }
 
     /// <summary>With nothing pending a message may be larger than the limit. Set as that.</summary>

@@ -147,7 +147,7 @@ internal sealed partial class Strand
         {
             StrandBlock? next = block.Next;
             block.Next = null;
-            _connection.DrainOwned(_generation, default, block, from, block.Length - from);
+            _connection.DrainOwned(_generation, block, from, block.Length - from);
             from = 0;
             block = next;
         }

@@ -27,7 +27,7 @@ internal sealed partial class Strand
             _broadcastGate = value;
             // Behind what this callback has sent, in front of what it sends next.
             FlushBatch();
-            _loop.Mailbox.PostItem(DataKind.BroadcastGate, _connection, _generation, value switch
+            _loop.Mailbox.PostInOrder(DataKind.BroadcastGate, _connection, _generation, value switch
             {
                 BroadcastGate.Held => s_held,
                 BroadcastGate.Shut => s_shut,
@@ -347,7 +347,7 @@ internal sealed partial class Strand
         if (!holdsSends || _sendsAreHeld) return;
         FlushBatch();
         _sendsAreHeld = true;
-        _loop.Mailbox.PostItem(DataKind.HoldSends, _connection, _generation, this);
+        _loop.Mailbox.PostInOrder(DataKind.HoldSends, _connection, _generation, this);
     }
 
     /// <summary>The next session's OnConnected has returned, or flushes. Inside a callback.</summary>
@@ -355,7 +355,7 @@ internal sealed partial class Strand
     {
         if (!_sendsAreHeld) return;
         _sendsAreHeld = false;
-        _loop.Mailbox.PostItem(DataKind.HoldSends, _connection, _generation);
+        _loop.Mailbox.PostInOrder(DataKind.HoldSends, _connection, _generation);
     }
 
     /// <summary>The running callback has handed over. Inside a callback.</summary>

@@ -367,6 +367,7 @@ public abstract partial class Loop
         _ready.Clear();
         CloseQueue();
         Blocks.Clear();
+        InboxItems.Clear();
     }
 
     private void CallStopping()

@@ -108,6 +108,9 @@ public abstract partial class Loop
 
     internal StrandBlocks StrandBlocks { get; } = new();
 
+    /// <summary>Entries of the inboxes of its connections.</summary>
+    internal InboxItems InboxItems { get; } = new();
+
     /// <summary>Strands whose callbacks have sent something that has not come here yet.</summary>
     internal GatheringStrands GatheringStrands { get; } = new();
 

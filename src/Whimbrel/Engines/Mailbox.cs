@@ -31,22 +31,15 @@ internal enum DataKind : byte
     Call,
     SendFile,
     Mark,
-    Shared,
     Paced,
 
     /// <summary>An action of the user's for the loop.</summary>
     Post,
-
-    /// <summary>It was taken ahead of its turn.</summary>
-    Taken,
 }
 
 internal struct DataItem
 {
     internal DataKind Kind;
-
-    /// <summary>Of one message to several connections: some have it already.</summary>
-    internal bool IsSplit;
     internal uint Generation;
 
     /// <summary>Where its bytes lie in the arena.</summary>
@@ -60,16 +53,16 @@ internal struct DataItem
 
     /// <summary>
     /// Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013); or of its forms, by class. Of
-    /// shared bytes: where the part of them begins. Of one message to several connections: where these begin, and how many messages were joined. Of datagrams: bytes of each. Of owned memory: bytes of its head, which are in the arena, and where the rest begins in the memory.
+    /// shared bytes: where the part of them begins. Of datagrams: bytes of each.
     /// </summary>
     internal int FirstMessage;
     internal int Messages;
 }
 
 /// <summary>
-/// The only place where threads meet. Two lanes: control (drained first, no byte limit) and data, which keeps call
-/// order for each caller: sends, closes, joins, leaves and broadcasts. Sends are charged to the budget that all mailboxes of the engine
-/// share; broadcasts have room for <see cref="RunLimitBytes"/>, which they reserve on all loops before the first is posted. A loop never
+/// The way into a loop for other threads. Two lanes: control (drained first, no byte limit) and data, which keeps call
+/// order for each caller: joins, leaves, broadcasts, posted actions and datagrams. What is sent to a connection lies in its <see cref="SendInbox"/>, in order with these
+/// (Mailbox.Inboxes.cs). Sends are charged to the budget of the engine; broadcasts have room for <see cref="RunLimitBytes"/>, which they reserve on all loops before the first is posted. A loop never
 /// waits: it may go to <see cref="LoopFactor"/> times the room for broadcasts, and the session that it posts from is not read while
 /// more than <see cref="PaceBytes"/> of sends, or that room, wait here. The loop is woken at most once per turn.
 /// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run; where its
@@ -106,14 +99,13 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     private DataItems _data = new();
     private DataItems _dataDraining = new();
     private int _nextToDrain;
+    private long _firstDraining; // numbers of the first items of both lists
+    private long _firstWaiting;
     private ByteArena _arena = new();
     private ByteArena _arenaDraining = new();
     private int[] _messageLengths = [];
     private int[] _messageLengthsDraining = [];
     private int _messageCount;
-    private long _sendBytes; // charged to the grant
-    private long _granted;
-    private long _grantedDraining;
     private long _runBytes; // reserved or posted; without the gate
     private long _runBytesPosted;
 
@@ -140,7 +132,6 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     {
         _loop = loop;
         _budget = loop.Engine.MailboxBudget;
-        _writer = new RunWriter(loop);
     }
 
     internal bool Any => _any;
@@ -173,32 +164,6 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return true;
     }
 
-    /// <summary>Copies the bytes in. The caller has reserved them on the connection.</summary>
-    internal SendResult PostSend(Connection connection, uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, bool mayWait = false)
-    {
-        int length = head.Length + body.Length;
-        Loop? caller = Loop.Current;
-        bool above = false;
-        bool taken;
-        lock (_gate)
-        {
-            if (_isClosed) return SendResult.Closed;
-            taken = TryCharge(length, connection, generation, mayWait);
-            if (taken)
-            {
-                (int chunk, int offset) = _arena.Append(head, body);
-                Add() = new DataItem { Kind = DataKind.Send, Connection = connection, Generation = generation, Chunk = chunk, Offset = offset, Length = length, Messages = 1 };
-                above = caller is not null && _sendBytes > PaceBytes;
-                if (above) Overcommit(caller!);
-            }
-        }
-
-        if (!taken) return Refused(mayWait);
-        if (above) caller!.HoldActiveSession();
-        WakeIfSleeping();
-        return SendResult.Queued;
-    }
-
     /// <summary>
     /// Copies the bytes of one datagram, or of a run of one size, in; the peer goes before them. The caller has reserved them on the socket.
     /// A caller on another loop is not held: it has no reading to stop.
@@ -208,19 +173,25 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         Span<byte> head = stackalloc byte[DatagramPeer.PackedBytes];
         peer.Pack(head);
         int length = head.Length + data.Length;
-        bool taken;
+        if (_isClosed) return SendResult.Closed;
+        if (!TryCharge((long)length + ItemBytes, socket, socket.Generation, mayWait)) return Refused(mayWait);
+        bool isClosed;
         lock (_gate)
         {
-            if (_isClosed) return SendResult.Closed;
-            taken = TryCharge(length, socket, socket.Generation, mayWait);
-            if (taken)
+            isClosed = _isClosed;
+            if (!isClosed)
             {
                 (int chunk, int offset) = _arena.Append(head, data);
                 Add() = new DataItem { Kind = DataKind.Datagrams, Payload = socket, Extra = peer.Name, Chunk = chunk, Offset = offset, Length = length, FirstMessage = datagramBytes };
             }
         }
 
-        if (!taken) return Refused(mayWait);
+        if (isClosed)
+        {
+            _budget.GiveBack(length + ItemBytes);
+            return SendResult.Closed;
+        }
+
         WakeIfSleeping();
         return SendResult.Queued;
     }
@@ -229,47 +200,35 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     /// <summary>
     /// Charges a send. False: the budget is used up, and the target is told when it has room; one that may wait needs neither that nor a
-    /// notice. Who owns an adopted loop is never refused between its turns: nobody else would drain for it. Under the gate.
+    /// notice. Who owns an adopted loop is never refused between its turns: nobody else would drain for it. Outside of the gate.
     /// </summary>
-    private bool TryCharge(int length, Resident target, uint generation, bool mayWait)
+    private bool TryCharge(long cost, Resident target, uint generation, bool mayWait)
     {
-        long cost = (long)length + ItemBytes;
-        if (_sendBytes + cost > _granted && !TryGrow(cost))
+        if (_budget.TryTake(cost)) return true;
+        if (_loop.IsOwnedHere)
         {
-            if (_loop.IsOwnedHere) Overdraw(cost);
-            else if (mayWait || !TryOweRoom(cost, target, generation)) return false;
+            _budget.Overdraw(cost);
+            return true;
         }
 
-        _sendBytes += cost;
-        return true;
+        if (mayWait) return false;
+        OweRoom(target, generation);
+        return _budget.TryTake(cost);
     }
 
-    private bool TryGrow(long cost)
+    /// <summary>Notes whom to tell. Then the caller looks once more: between the two nothing that is given back goes unseen.</summary>
+    private void OweRoom(Resident target, uint generation)
     {
-        long more = _budget.Take(_sendBytes + cost - _granted);
-        _granted += more;
-        return more > 0;
-    }
-
-    private void Overdraw(long cost)
-    {
-        long more = _sendBytes + cost - _granted;
-        if (more <= 0) return;
-        _budget.Overdraw(more);
-        _granted += more;
-    }
-
-    /// <summary>Notes whom to tell, then looks once more: between the two nothing that is given back goes unseen. True: there is room after all.</summary>
-    private bool TryOweRoom(long cost, Resident target, uint generation)
-    {
-        if (target.RoomOwedTo != generation)
+        lock (_gate)
         {
-            target.RoomOwedTo = generation;
-            (_refused ??= []).Add((target, generation));
-        }
+            if (target.RoomOwedTo != generation)
+            {
+                target.RoomOwedTo = generation;
+                (_refused ??= []).Add((target, generation));
+            }
 
-        _budget.OweRoom();
-        return TryGrow(cost);
+            _budget.OweRoom();
+        }
     }
 
     private SendResult Refused(bool mayWait)
@@ -282,14 +241,11 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     internal bool HasRoomFor(Connection connection, uint generation, bool mayWait)
     {
         if (!_budget.IsUsedUp) return true;
-        bool hasRoom = false;
-        if (!mayWait)
-        {
-            lock (_gate) hasRoom = TryOweRoom(ItemBytes, connection, generation);
-            if (!hasRoom) _budget.NoteRefusal();
-        }
-
-        return hasRoom;
+        if (mayWait) return false;
+        OweRoom(connection, generation);
+        if (!_budget.IsUsedUp) return true;
+        _budget.NoteRefusal();
+        return false;
     }
 
     /// <summary>The budget has room: those that it refused here are told, on their loop. Any thread.</summary>
@@ -363,98 +319,6 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return true;
     }
 
-    /// <summary>Memory whose ownership moves with the item: nothing is copied, and it is charged all the same. Not Queued: it stays the caller's.</summary>
-    internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length) =>
-        PostBehind(DataKind.SendOwned, connection, generation, head, owner, offset, length, mayWait: false);
-
-    /// <summary>A part of a file, whose loan moves with the item; charged as it is on the connection. Not Queued: the loan stays the caller's.</summary>
-    internal SendResult PostFile(Connection connection, uint generation, ReadOnlySpan<byte> head, in FileRange file, int charge, bool mayWait) =>
-        PostBehind(DataKind.SendFile, connection, generation, head, file, 0, charge, mayWait);
-
-    private SendResult PostBehind(DataKind kind, Connection connection, uint generation, ReadOnlySpan<byte> head, object payload, int offset, int length, bool mayWait)
-    {
-        bool taken;
-        lock (_gate)
-        {
-            if (_isClosed) return SendResult.Closed;
-            taken = TryCharge(length, connection, generation, mayWait);
-            if (taken)
-            {
-                (int chunk, int place) = head.IsEmpty ? default : _arena.Append(head, default);
-                Add() = new DataItem
-                {
-                    Kind = kind,
-                    Connection = connection,
-                    Generation = generation,
-                    Payload = payload,
-                    Chunk = chunk,
-                    Offset = place,
-                    Length = length,
-                    FirstMessage = head.Length,
-                    Messages = offset,
-                };
-            }
-        }
-
-        if (!taken) return Refused(mayWait);
-        WakeIfSleeping();
-        return SendResult.Queued;
-    }
-
-    /// <summary>
-    /// The same for what a callback on the thread pool has sent, which is never refused: <see cref="HasRoomFor"/> was asked. A loop that sleeps is woken behind the callbacks that are
-    /// queued already: one wake for all of them instead of one for each. If they block, another thread of the pool does it. Not
-    /// <paramref name="wakesByPool"/>: here and now, for callbacks that run on other threads.
-    /// </summary>
-    internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int offset, int length, bool wakesByPool)
-    {
-        lock (_gate)
-        {
-            if (_isClosed) return false;
-            AddOwned(connection, generation, owner, offset, length);
-        }
-
-        if (!wakesByPool)
-        {
-            WakeIfSleeping();
-            return true;
-        }
-
-        Interlocked.MemoryBarrier();
-        if (Volatile.Read(ref _sleeping) == 1) WakeByPool(mayLinger: false);
-        return true;
-    }
-
-    /// <summary>
-    /// An upgrade to TLS, and in front of it what the same callback has sent: nobody drains the one without the other, so no
-    /// answer of the peer can come in between. False: neither was taken.
-    /// </summary>
-    internal bool PostUpgrade(Connection connection, uint generation, IMemoryOwner<byte>? owner, int offset, int length, TlsUpgrade upgrade)
-    {
-        lock (_gate)
-        {
-            if (_isClosed) return false;
-            if (owner is not null) AddOwned(connection, generation, owner, offset, length);
-            Add() = new DataItem { Kind = DataKind.Upgrade, Connection = connection, Generation = generation, Payload = upgrade };
-        }
-
-        WakeIfSleeping();
-        return true;
-    }
-
-    /// <summary>Offers the queue of a connection to the system, behind what the caller has sent, so that so many bytes fit; then sets the event, in any case. False: the loop has ended.</summary>
-    internal bool PostOffer(Connection connection, uint generation, long length, ManualResetEventSlim offered)
-    {
-        lock (_gate)
-        {
-            if (_isClosed) return false;
-            Add() = new DataItem { Kind = DataKind.Offer, Connection = connection, Generation = generation, Payload = offered, Length = (int)length };
-        }
-
-        WakeIfSleeping();
-        return true;
-    }
-
     void IThreadPoolWorkItem.Execute()
     {
         // Whose posts are waited for posts again by way of a callback or two. A post that renews the patience meanwhile may be missed: one time less.
@@ -470,13 +334,6 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         // First: whoever posts from here on queues the next one.
         Interlocked.Exchange(ref _wakeIsQueued, 0);
         WakeIfSleeping();
-    }
-
-    private void AddOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int offset, int length)
-    {
-        Overdraw(length + ItemBytes);
-        _sendBytes += length + ItemBytes;
-        Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length, Messages = offset };
     }
 
     // ------------------------------------------------------------------ broadcasts, any thread
@@ -573,7 +430,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         {
             // An operation counts for itself: it is a new object each time, and so never joins.
             ref DataItem last = ref _data[_data.Count - 1];
-            if (last.Kind == DataKind.Broadcast && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra) && TryJoin(ref last, chunk, data.Length)) return;
+            if (last.Kind == DataKind.Broadcast && !_wasStamped && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra) && TryJoin(ref last, chunk, data.Length)) return;
         }
 
         Add() = new DataItem { Kind = DataKind.Broadcast, Payload = shard, Extra = extra, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = _messageCount - 1, Messages = 1 };
@@ -599,6 +456,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     private ref DataItem Add()
     {
         _any = true;
+        _wasStamped = false;
+        Volatile.Write(ref _posted, _posted + 1);
         return ref _data.Add();
     }
 
@@ -720,7 +579,13 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         }
 
         DrainData();
-        _staysInPlace = false;
+        MoveInboxes();
+        if (_nextToDrain == 0 && _firstToMove is null && _overcommittedDraining is { } overcommitted)
+        {
+            _overcommittedDraining = null;
+            Release(overcommitted);
+        }
+
         Complete(waiting);
     }
 
@@ -733,13 +598,11 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         _messageCount = 0;
         _firstDraining = _firstWaiting;
         _firstWaiting += _dataDraining.Count;
-        SwapTargets();
-        _grantedDraining = _granted;
-        _granted = 0;
-        _sendBytes = 0;
+        Volatile.Write(ref _bytesOfLoops, 0);
         Interlocked.Add(ref _runBytes, -_runBytesPosted);
         _runBytesPosted = 0;
-        _overcommittedDraining = _overcommitted;
+        if (_overcommittedDraining is null) _overcommittedDraining = _overcommitted;
+        else if (_overcommitted is not null) _overcommittedDraining.AddRange(_overcommitted);
         _overcommitted = null;
         return TakeWaiting();
     }
@@ -762,6 +625,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             bytes += item.Length + ItemBytes;
             _staysInPlace = true;
             _loop.RunItem(this, item);
+            _staysInPlace = false;
+            _drained++;
         }
 
         _nextToDrain = 0;
@@ -769,12 +634,6 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         _arenaDraining.Reset();
         // As the arena: what a burst of tiny messages made it grow to is not kept.
         if (_messageLengthsDraining.Length > MessagesKept) _messageLengthsDraining = [];
-        ForgetTargets();
-        ForgetAhead();
-        if (_grantedDraining > 0) _budget.GiveBack(_grantedDraining);
-        _grantedDraining = 0;
-        if (_overcommittedDraining is { } overcommitted) Release(overcommitted);
-        _overcommittedDraining = null;
     }
 
     private List<RoomWait>? TakeWaiting()
@@ -794,20 +653,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     {
         switch (item.Kind)
         {
-            case DataKind.Send or DataKind.SendOwned or DataKind.SendFile:
-                RunSend(item, BytesOf(item, _arenaDraining));
-                break;
-            case DataKind.SendOperation:
-                item.Connection!.DrainOperation(item.Generation, (SendOperation)item.Payload!);
-                break;
-            case DataKind.Close:
-                item.Connection!.DrainClose(item.Generation, item.Payload);
-                break;
-            case DataKind.ShutdownSend:
-                item.Connection!.DrainShutdownSend(item.Generation);
-                break;
             case DataKind.Join:
-                ((GroupShard)item.Payload!).DrainJoin(item.Connection!, item.Generation, item.Extra is int memberClass ? memberClass : 0);
+                if (item.Connection!.HasInbox) item.Connection.MoveInbox(_drained);
+                ((GroupShard)item.Payload!).DrainJoin(item.Connection, item.Generation, item.Extra is int memberClass ? memberClass : 0);
                 break;
             case DataKind.Leave:
                 ((GroupShard)item.Payload!).DrainLeave(item.Connection!, item.Generation);
@@ -825,34 +673,13 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             case DataKind.LeaveAll:
                 ((GroupShard)item.Payload!).DrainLeaveAll();
                 break;
-            case DataKind.BroadcastGate:
-                item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);
-                break;
-            case DataKind.HoldSends:
-                item.Connection!.DrainHoldSends(item.Generation, holds: item.Payload is not null);
-                break;
-            case DataKind.Upgrade:
-                item.Connection!.DrainUpgrade(item.Generation, (TlsUpgrade)item.Payload!);
-                break;
             case DataKind.Datagrams:
+                _budget.GiveBack(item.Length + ItemBytes);
                 ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Chunk, item.Offset, item.Length);
                 ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..], item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
                 break;
-            case DataKind.Offer:
-                item.Connection!.DrainOffer(item.Generation, item.Length);
-                ((ManualResetEventSlim)item.Payload!).Set();
-                break;
             case DataKind.DatagramOperation:
                 ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);
-                break;
-            case DataKind.Shared:
-                DrainShared(item);
-                break;
-            case DataKind.Mark:
-                item.Connection!.LowWaterMark(item.Generation, (SentMark)item.Payload!);
-                break;
-            case DataKind.Paced:
-                item.Connection!.DrainPaced(item.Generation, (PacedSend)item.Payload!);
                 break;
             case DataKind.Post:
                 // It may be what goes on from other threads: what it sends goes behind all that they have sent.
@@ -860,24 +687,12 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 _loop.RunControl((ControlAction)item.Payload!, item.Extra, item.More, 0);
                 break;
             case DataKind.Call:
-                item.Connection!.DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);
+                if (item.Connection!.HasInbox) item.Connection.MoveInbox(_drained);
+                item.Connection.DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);
                 break;
+            default:
+                throw new InvalidOperationException($"{item.Kind} belongs into the inbox of its connection.");
         }
-    }
-
-    /// <summary>What lies in the arena of a send, or of what several connections are sent: all of it, or the head of what is sent out of other memory.</summary>
-    private static ReadOnlySpan<byte> BytesOf(in DataItem item, ByteArena arena)
-    {
-        int length = item.Kind is DataKind.Send or DataKind.Shared ? item.Length : item.FirstMessage;
-        return length == 0 ? default : arena.Slice(item.Chunk, item.Offset, length);
-    }
-
-    private static void RunSend(in DataItem item, ReadOnlySpan<byte> bytes)
-    {
-        Connection connection = item.Connection!;
-        if (item.Kind == DataKind.SendOwned) connection.DrainOwned(item.Generation, bytes, (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
-        else if (item.Kind == DataKind.SendFile) connection.DrainFile(item.Generation, bytes, (FileRange)item.Payload!, item.Length);
-        else connection.DrainSend(item.Generation, bytes, item.Messages);
     }
 
     private static void Release(List<(Loop Loop, Connection Connection, uint Generation)> overcommitted)
@@ -895,8 +710,12 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     internal void Close()
     {
         lock (_gate) _isClosed = true;
+        // From here on no inbox is listed; what is listed already is drained below.
+        SendInbox? listed = Interlocked.Exchange(ref _listed, s_closed);
+        if (!ReferenceEquals(listed, s_closed)) AddListed(listed);
         do Drain();
         while (_any);
+        CloseUnusedBlock(isLast: true);
         lock (_gate)
         {
             _arena.Free();
@@ -912,5 +731,6 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     internal void Open()
     {
         lock (_gate) _isClosed = false;
+        Volatile.Write(ref _listed, null);
     }
 }

@@ -3,8 +3,8 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What sends of other threads may have on their way to all loops of an engine (<see cref="EngineOptions.MailboxLimitBytes"/>). A mailbox
-/// takes a grant under its gate and gives it back when the loop has drained what it was for, so that hardly any send comes here. Any thread.
+/// What sends of other threads may have on their way to all loops of an engine (<see cref="EngineOptions.MailboxLimitBytes"/>). One count
+/// for all loops: each send adds to it, and the loop takes off what it has moved to a send queue. Any thread.
 /// </summary>
 internal sealed class MailboxBudget
 {
@@ -12,11 +12,7 @@ internal sealed class MailboxBudget
     private const long DefaultLeast = 64L * 1024 * 1024;
     private const long DefaultMost = 1024L * 1024 * 1024;
 
-    /// <summary>A mailbox takes so much at a time, if the limit is large.</summary>
-    private const long GrantBytes = 256 * 1024;
-
     private readonly Engine _engine;
-    private readonly long _grant;
     private long _used;
     private long _refused;
     private int _owesRoom;
@@ -26,8 +22,6 @@ internal sealed class MailboxBudget
     {
         _engine = engine;
         Limit = limit > 0 ? limit : Math.Clamp(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 8, DefaultLeast, DefaultMost);
-        // What is left of a grant cannot be used by another loop.
-        _grant = Math.Min(GrantBytes, Limit / 64);
     }
 
     internal long Limit { get; }
@@ -39,15 +33,8 @@ internal sealed class MailboxBudget
 
     internal bool IsUsedUp => Used >= Limit;
 
-    /// <summary>A grant of at least so much, or 0. What is larger than the limit is granted when nothing else is.</summary>
-    internal long Take(long needed)
-    {
-        long granted = Math.Max(needed, _grant);
-        if (TryTake(granted)) return granted;
-        return granted > needed && TryTake(needed) ? needed : 0;
-    }
-
-    private bool TryTake(long bytes)
+    /// <summary>Takes so much. What is larger than the limit is granted when nothing else is.</summary>
+    internal bool TryTake(long bytes)
     {
         long used = Used;
         while (used <= 0 || used + bytes <= Limit)
@@ -65,7 +52,7 @@ internal sealed class MailboxBudget
 
     /// <summary>
     /// Somebody is about to be refused, and his mailbox has noted whom to tell. From here on whoever gives bytes back tells; what was given
-    /// back before is seen by another <see cref="Take"/>, which must follow.
+    /// back before is seen by another <see cref="TryTake"/>, which must follow.
     /// </summary>
     internal void OweRoom() => Interlocked.Exchange(ref _owesRoom, 1);
 

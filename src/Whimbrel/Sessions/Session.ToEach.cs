@@ -1,4 +1,5 @@
-using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
 
 namespace Whimbrel;
 
@@ -13,7 +14,7 @@ public abstract partial class Session
     /// </summary>
     /// <param name="data">Bytes to send. May be reused at once.</param>
     /// <param name="sessions">Receiving sessions, of any servers, clients and engines. A session listed twice gets the
-    /// bytes twice, the second time possibly after the message of the next call.</param>
+    /// bytes twice.</param>
     /// <param name="results">Result for each session, in the same order. Empty, or at least as long as the
     /// sessions.</param>
     /// <returns>Number of sessions that queued the message.</returns>
@@ -23,6 +24,34 @@ public abstract partial class Session
     public static int SendToEach(ReadOnlySpan<byte> data, ReadOnlySpan<Session> sessions, Span<SendResult> results = default)
     {
         if (!results.IsEmpty && results.Length < sessions.Length) throw new ArgumentException($"There are {sessions.Length} sessions, and results for {results.Length}.", nameof(results));
-        return SharedSend.Run(data, sessions, results);
+        if (data.Length > ConnectionOptions.LeastSendLimit) CheckFits(data.Length, sessions);
+        int taken = 0;
+        SharedCopies copies = new(sessions.Length);
+        try
+        {
+            for (int i = 0; i < sessions.Length; i++)
+            {
+                ArgumentNullException.ThrowIfNull(sessions[i]);
+                SendResult result = sessions[i].Connection is { } connection ? connection.Send(data, sessions[i].Generation, ref copies) : SendResult.Closed;
+                if (result == SendResult.Queued) taken++;
+                if (!results.IsEmpty) results[i] = result;
+            }
+        }
+        finally
+        {
+            // Also when code of the user's threw: the sessions before it have been promised the message.
+            copies.End();
+        }
+
+        return taken;
+    }
+
+    /// <summary>Before any of them gets it.</summary>
+    private static void CheckFits(int length, ReadOnlySpan<Session> sessions)
+    {
+        foreach (Session session in sessions)
+        {
+            if (session?.Connection is { } connection && connection.IsTooLarge(length, session.Generation)) Throw.TooLarge(length, connection.SendLimit);
+        }
     }
 }

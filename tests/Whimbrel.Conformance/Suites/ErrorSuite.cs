@@ -357,8 +357,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             Loop loop = session.Loop;
-            // A mailbox item of an unknown kind, and work of an unknown resident: simulates defects of the library.
-            Assert.True(loop.Mailbox.PostItem(Whimbrel.Engines.DataKind.BroadcastGate, session.Connection, session.Generation, new object()));
+            // An entry of an unknown kind, and work of an unknown resident: simulates defects of the library.
+            Assert.True(loop.Mailbox.PostInOrder(Whimbrel.Engines.DataKind.BroadcastGate, session.Connection!, session.Generation, new object()));
             Assert.Equal(CloseCause.UserException, session.End());
             Assert.IsType<InvalidCastException>(session.Reason.Exception);
             rig.OnLoop(loop, () => loop.Schedule(new BrokenResident(loop)));

@@ -20,10 +20,10 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
                 x.CallCommit(1);
                 if (rig.IsVirtual)
                 {
-                    // The memory engine has one thread: it can only be observed that the loop has the item already.
-                    int items = x.Loop.Mailbox.WaitingItems;
+                    // The memory engine has one thread: it can only be observed that the loop has the entry already.
+                    int entries = x.Loop.InboxItems.Outstanding;
                     x.Flush();
-                    if (rig.IsPool) Assert.Equal(items + 1, x.Loop.Mailbox.WaitingItems);
+                    if (rig.IsPool) Assert.Equal(entries + 1, x.Loop.InboxItems.Outstanding);
                     continue;
                 }
 

@@ -33,7 +33,7 @@ internal static class Places
         foreach (var file in model.Files)
         {
             if (!file.Path.Contains("/Connections/", StringComparison.Ordinal) && !file.Path.Contains("/Engines/", StringComparison.Ordinal) && !file.Path.Contains("/Parsing/", StringComparison.Ordinal)) continue;
-            if (file.Name is "Mailbox.cs" or "Mailbox.Shared.cs" or "Mailbox.Ahead.cs" || file.Path.Contains("/Engines/Portable/", StringComparison.Ordinal)) continue;
+            if (file.Name is "Mailbox.cs" || file.Path.Contains("/Engines/Portable/", StringComparison.Ordinal)) continue;
 
             var meaning = model.For(file);
             foreach (var node in file.Root.DescendantNodes())

@@ -1,0 +1,32 @@
+using Whimbrel.Testing;
+
+namespace Whimbrel.Simulation.Inbox;
+
+/// <summary>One connection of an <see cref="InboxScenario"/>, with what its peer has to read.</summary>
+internal sealed class InboxPlace
+{
+    /// <summary>Messages in the order of their calls; of those that wait, with the task that says what became of them.</summary>
+    internal List<(byte[] Message, Task<SendResult>? Sending)> Expected { get; } = [];
+
+    internal List<byte> Got { get; } = [];
+
+    internal MemoryPeer? Peer { get; set; }
+
+    /// <summary>The one that has the connection now. Null before the first OnConnected.</summary>
+    internal InboxSession? Session { get; set; }
+
+    /// <summary>A join that was called and no leave since.</summary>
+    internal bool IsMember { get; set; }
+
+    /// <summary>Closed by a caller: nothing is accepted, and no broadcast reaches it.</summary>
+    internal bool IsClosed { get; set; }
+
+    /// <summary>From the upgrade on nothing leaves in the clear; the peer never answers.</summary>
+    internal bool IsTls { get; set; }
+
+    /// <summary>The peer gave a command that changes the session, or ends it.</summary>
+    internal bool IsChanging { get; set; }
+
+    /// <summary>The peer gives no more commands.</summary>
+    internal bool IsDeaf { get; set; }
+}
