@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Compat.Links;
 
 namespace Whimbrel.Compat.Datagrams;
 
@@ -17,8 +18,8 @@ namespace Whimbrel.Compat.Datagrams;
 /// <item>Each datagram that was queued is told as sent, in order, behind the callback that sent it. What the queue does not take is told as an error.</item>
 /// <item>What a callback throws is told as an error; after one for a received datagram the next one is fetched, since nobody else would.</item>
 /// <item>While callbacks are <see cref="MostTold"/> sends behind, further ones have no room. Who does not want to be told of them is not.</item>
-/// <item>When <see cref="Close"/> has returned nothing is told any more, unless the caller is one of the callbacks: then when that one has returned. On a loop it
-/// waits for nothing.</item>
+/// <item>When <see cref="Close"/> has returned no callback begins any more. It waits for a running one, but only <see cref="StallMs"/>, because
+/// that may wait for a lock of the caller, and not at all on a loop or in a callback of its own.</item>
 /// <item><see cref="Open"/>, <see cref="Join"/> and <see cref="Leave"/> need no thread of the pool but the caller's: those may all be busy with received datagrams.</item>
 /// </list>
 /// Any thread. One owner.
@@ -29,7 +30,8 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private const int MostTold = 65_536;
     private const int MostInTurn = 64;
     private const int DefaultQueue = 4 * 1024 * 1024, LargestQueue = 1 << 30;
-    private static readonly TimeSpan s_idle = TimeSpan.FromSeconds(1);
+    private const int StallMs = 200, LoopMs = 500; // waits for a callback, which may wait for a lock of the caller
+    private const int MostMs = 5000;
 
     [ThreadStatic]
     private static UdpLink? t_running;
@@ -49,6 +51,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private bool _isOpen;
     private bool _wantsSent; // asked once for each time that it is open: to look for an override allocates
     private TaskCompletionSource? _idle, _caughtUp;
+    private Task _closing = Task.CompletedTask; // of the socket before
     private long _bytesReceived;
     private long _datagramsReceived;
 
@@ -94,12 +97,37 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     {
         // The first opening starts the engine, whose loops run nothing before.
         Engine engine = options.Engine ?? Engine.Default;
-        Wait(engine.IsStarted ? engine.GetLoop(0) : null, () => OpenAsync(options));
+        Task opening = Begin(engine.IsStarted ? engine.GetLoop(0) : null, () => OpenAsync(options));
+        try
+        {
+            End(opening, "Start or Connect");
+        }
+        catch (SocketException) when (!opening.IsCompleted)
+        {
+            _ = CloseLateAsync(opening);
+            throw;
+        }
+    }
+
+    // The caller was told that it has not opened.
+    private async Task CloseLateAsync(Task opening)
+    {
+        try
+        {
+            await opening.ConfigureAwait(false);
+        }
+        catch (NetworkException)
+        {
+            return;
+        }
+
+        await CloseAsync().ConfigureAwait(false);
     }
 
     /// <summary>The same; throws <see cref="NetworkException"/>.</summary>
     internal async ValueTask OpenAsync(DatagramOptions options)
     {
+        await _closing.ConfigureAwait(false);
         DatagramSocket socket = new(options);
         await socket.StartAsync().ConfigureAwait(false);
         bool wantsSent = owner.WantsSent;
@@ -120,13 +148,10 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     internal void Close()
     {
         if (TakeOpen() is not { } socket) return;
-        if (Loop.Current is not null)
-        {
-            _ = StopAsync(socket);
-            return;
-        }
-
-        Wait(null, () => socket.StopAsync());
+        _closing = StopAsync(socket);
+        if (Loop.Current is not null) return;
+        // On its loop, which a callback may hold.
+        Wait.For(_closing, _loop is null ? Timeout.Infinite : LoopMs);
         if (IsTelling) return;
         Task idle;
         lock (_gate)
@@ -135,8 +160,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             idle = (_idle ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
         }
 
-        // A callback that does not return holds nobody up for longer than a stop would.
-        idle.Wait(CompatOptions.DrainTimeout + s_idle);
+        Wait.For(idle, StallMs);
     }
 
     private static async Task StopAsync(DatagramSocket socket)
@@ -147,7 +171,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
         catch (NetworkException)
         {
-            // Its loop is held up: it closes when that goes on.
+            // A callback blocks its loop: it closes when that returns.
         }
     }
 
@@ -164,33 +188,45 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    internal void Join(IPAddress group) => Wait(RequireSocket().Loop, () => JoinAsync(group));
+    internal void Join(IPAddress group) => Change(() => JoinAsync(group), "JoinMulticastGroup", SocketError.AddressAlreadyInUse);
 
     internal ValueTask JoinAsync(IPAddress group) => RequireSocket().JoinAsync(group);
 
-    internal void Leave(IPAddress group) => Wait(RequireSocket().Loop, () => LeaveAsync(group));
+    internal void Leave(IPAddress group) => Change(() => LeaveAsync(group), "LeaveMulticastGroup", SocketError.AddressNotAvailable);
 
     internal ValueTask LeaveAsync(IPAddress group) => RequireSocket().LeaveAsync(group);
+
+    /// <param name="change">Begins it.</param>
+    /// <param name="call">The user's call, in messages.</param>
+    /// <param name="state">What the system says where the membership is, or is not, there already.</param>
+    private void Change(Func<ValueTask> change, string call, SocketError state)
+    {
+        Loop? loop = RequireSocket().Loop;
+        try
+        {
+            End(Begin(loop, change), call);
+        }
+        catch (ArgumentException e)
+        {
+            throw new SocketException((int)SocketError.InvalidArgument, e.Message); // no group
+        }
+        catch (InvalidOperationException e) when (Loop.Current is null)
+        {
+            throw new SocketException((int)state, e.Message);
+        }
+    }
 
     private DatagramSocket RequireSocket() => _socket ?? throw new SocketException((int)SocketError.NotConnected);
 
     /// <summary>Not for loops: what is waited for may need this one.</summary>
     /// <param name="loop">Where it begins and continues after each await, so that it needs no thread of the pool. Null: here, and on the pool.</param>
     /// <param name="begin">Begins it.</param>
-    private static void Wait(Loop? loop, Func<ValueTask> begin)
+    private static Task Begin(Loop? loop, Func<ValueTask> begin)
     {
         RefuseLoop();
         TaskCompletionSource done = new();
-        try
-        {
-            // Where the engine takes no posts, it is begun here, and says why that is so.
-            if (loop is null || !loop.Post(BeginAsync)) begin().AsTask().GetAwaiter().GetResult();
-            else done.Task.GetAwaiter().GetResult();
-        }
-        catch (NetworkException e)
-        {
-            throw new SocketException((int)e.Error.SocketError, e.Message);
-        }
+        // Where the engine takes no posts, it is begun here, and says why that is so.
+        return loop is not null && loop.Post(BeginAsync) ? done.Task : begin().AsTask();
 
         async Task BeginAsync()
         {
@@ -205,6 +241,25 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             }
 
             done.SetResult();
+        }
+    }
+
+    // Where callbacks run on the loops, the one that is needed may wait for a lock that the caller holds.
+    private static void End(Task task, string call)
+    {
+        if (CompatOptions.Callbacks == Scheduling.Inline && !Wait.For(Task.WhenAny(task), MostMs))
+        {
+            throw new SocketException((int)SocketError.TimedOut, $"{call} has waited {MostMs / 1000} s for a loop that runs a callback. "
+                + "Does that wait for a lock which the caller holds? Release it before the call, or leave CompatOptions.Callbacks on the pool.");
+        }
+
+        try
+        {
+            Wait.For(new ValueTask(task));
+        }
+        catch (NetworkException e)
+        {
+            throw new SocketException((int)e.Error.SocketError, e.Message);
         }
     }
 
@@ -280,10 +335,16 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     internal long ReceiveNow(ref EndPoint peer, Span<byte> target, TimeSpan timeout)
     {
         if (!_isOpen || target.IsEmpty || _socket is not { } socket) return 0;
+        int ownMs = socket.Socket?.ReceiveTimeout ?? 0;
+        if (ownMs > 0) timeout = TimeSpan.FromMilliseconds(ownMs);
         ReceivedDatagram datagram;
         try
         {
-            if (!socket.TryReceive(target, timeout, out datagram)) return 0;
+            if (!socket.TryReceive(target, timeout, out datagram))
+            {
+                if (ownMs > 0) owner.TellError(SocketError.TimedOut);
+                return 0;
+            }
         }
         catch (NetworkException e)
         {

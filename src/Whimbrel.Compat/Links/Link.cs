@@ -47,6 +47,7 @@ internal sealed class Link
     private volatile bool _isConnected, _isHandshaked, _isHandshaking, _isConnecting;
     private bool _wantsEmpty; // asked once for each connection: to look for an override allocates
     private bool _isTls, _hasFailed;
+    private bool _isSync; // the connect attempt is a call of Connect
     private bool _wasUp, _toldDisconnecting; // of this connection; written where its callbacks run
     private Session? _last; // the last connection: keeps its counters and end points
     private string? _failure; // why this connection has ended
@@ -116,7 +117,7 @@ internal sealed class Link
             if (native is not null && bridge!.Client is { Options.CreateSocket: not null }) return native;
             lock (_gate)
             {
-                if (native is not null && _socket?.IsOf(native) != true) _socket = LinkedSocket.Over(native, bridge!);
+                if (native is not null && _socket?.IsOf(native) != true) _socket = LinkedSocket.Over(native, this, bridge!);
                 Session? ended = bridge ?? _last;
                 if (native is null && _socket is null && (ended is not null || _connects > 0))
                     _socket = LinkedSocket.Ended(ended);
@@ -267,7 +268,7 @@ internal sealed class Link
             // Whatever the callbacks before throw: otherwise the session stays in its server's list.
             try
             {
-                if (_wasUp || _server is not null) BeginEnd();
+                if (_wasUp || _server is not null || _isSync) BeginEnd();
             }
             finally
             {
@@ -283,6 +284,8 @@ internal sealed class Link
         _hasFailed = true;
         _failure = $"cannot connect: {new SocketException((int)error).Message}";
         if (ErrorMap.IsTold(error)) _owner.TellError(error);
+        // The original calls OnDisconnecting where Connect fails, but not where ConnectAsync does.
+        if (_isSync) BeginEnd();
         End(null);
     }
 
@@ -538,7 +541,18 @@ internal sealed class Link
         Received(bridge, rest);
     }
 
-    internal long Receive(byte[] buffer, long offset, long size) => Receive(buffer, offset, size, Timeout.InfiniteTimeSpan);
+    /// <summary>Waits for bytes, at most for the ReceiveTimeout that the user has set at the Socket. After that time the connection ends.</summary>
+    internal long Receive(byte[] buffer, long offset, long size)
+    {
+        int timeout = _socket?.ReceiveTimeoutOrZero ?? 0;
+        if (timeout <= 0) return Receive(buffer, offset, size, Timeout.InfiniteTimeSpan);
+        Session? bridge = _bridge;
+        long count = Receive(buffer, offset, size, TimeSpan.FromMilliseconds(timeout));
+        if (count > 0 || size == 0 || !_isConnected || !ReferenceEquals(_bridge, bridge)) return count;
+        _owner.TellError(SocketError.TimedOut);
+        Disconnect();
+        return 0;
+    }
 
     internal long Receive(byte[] buffer, long offset, long size, TimeSpan timeout)
     {
@@ -637,6 +651,13 @@ internal sealed class Link
 
         if (sent is not null) AwaitSent(sent, [bridge]);
         return true;
+    }
+
+    /// <summary>The user has closed the Socket: the connection ends after what was sent and multicast before.</summary>
+    internal void SocketClosed(Session bridge)
+    {
+        FlushMulticasts();
+        bridge.Close(peerFinished: true);
     }
 
     /// <summary>A thread has disconnected while a callback ran, which has returned.</summary>
@@ -740,6 +761,7 @@ internal sealed class Link
     {
         // Not before: the end of the connection before completes what it finds.
         Volatile.Write(ref _ready, ready);
+        _isSync = ready is not null;
         _wasUp = _toldDisconnecting = _hasFailed = _isTls = false;
         _failure = null;
         _isConnecting = true;

@@ -11,12 +11,14 @@ namespace Whimbrel.Compat.Links;
 internal sealed class LinkedSocket : Socket
 {
     private readonly Socket? _native;
-    private Session? _session;
+    private readonly Session? _session;
+    private Link? _link;
 
-    private LinkedSocket(Socket native, Session session)
+    private LinkedSocket(Socket native, Link link, Session session)
         : base(native.SafeHandle)
     {
         _native = native;
+        _link = link;
         _session = session;
         _ = LocalEndPoint;
         _ = RemoteEndPoint;
@@ -27,7 +29,7 @@ internal sealed class LinkedSocket : Socket
     {
     }
 
-    internal static LinkedSocket Over(Socket native, Session session) => new(native, session);
+    internal static LinkedSocket Over(Socket native, Link link, Session session) => new(native, link, session);
 
     /// <summary>
     /// For a connection whose Socket is first asked for when its descriptor is closed, and for a dial that failed (null).
@@ -62,11 +64,27 @@ internal sealed class LinkedSocket : Socket
         return socket;
     }
 
+    /// <summary>Milliseconds; 0: none, also when the connection has ended.</summary>
+    internal int ReceiveTimeoutOrZero
+    {
+        get
+        {
+            try
+            {
+                return ReceiveTimeout;
+            }
+            catch (ObjectDisposedException)
+            {
+                return 0;
+            }
+        }
+    }
+
     internal bool IsOf(Socket native) => ReferenceEquals(_native, native);
 
     protected override void Dispose(bool disposing)
     {
         base.Dispose(disposing);
-        if (disposing) Interlocked.Exchange(ref _session, null)?.Close(peerFinished: true);
+        if (disposing) Interlocked.Exchange(ref _link, null)?.SocketClosed(_session!);
     }
 }

@@ -19,6 +19,7 @@ internal sealed class ServerLink(ILinkedServer owner)
     private volatile bool _isOverBudget;
     private int _asking; // multicasts that call each session's SendAsync
     private volatile MulticastBatch _multicasts = new(); // a new one for each start: its loops may be others
+    private Task _closing = Task.CompletedTask; // of the port, by the last Stop
     private int _listVersion; // of the owner's list of sessions
     private long _unlooked; // broadcast since the budget was asked
 
@@ -71,13 +72,13 @@ internal sealed class ServerLink(ILinkedServer owner)
         {
             server = new ServerBridge(makeOptions(), this);
             // First, because the original binds before it calls OnStarting: where that fails, OnStarting is not called.
-            server.Start(Timeout.InfiniteTimeSpan);
+            Task? late = Listen(server);
             _server = server;
             _multicasts = new MulticastBatch();
             TellStarting(server);
             _isStarted = _isAccepting = true;
             owner.Tell(ServerEvent.Started);
-            if (_isStarted) Wait.For(server.StartAcceptingAsync());
+            if (_isStarted) Accept(server, late);
             return true;
         }
         catch (NetworkException e) when (!_isStarted)
@@ -92,6 +93,70 @@ internal sealed class ServerLink(ILinkedServer owner)
         {
             _isStarting = false;
         }
+    }
+
+    /// <returns>
+    /// Null: it listens. Otherwise it listens when a loop is free. A callback on that loop may be waiting for a lock that
+    /// the caller of Start holds, so Start does not wait for it.
+    /// </returns>
+    private Task? Listen(Server server)
+    {
+        if (server.Options.Scheduling != Scheduling.Inline || Loop.Current is not null)
+        {
+            server.Start(Timeout.InfiniteTimeSpan);
+            return null;
+        }
+
+        bool isClosed = _closing.IsCompleted;
+        Task listening = ListenAsync(server);
+        if (!isClosed || !Wait.For(Task.WhenAny(listening), LoopMs)) return listening;
+        Wait.For(new ValueTask(listening)); // it has ended: throws what failed
+        return null;
+    }
+
+    private async Task ListenAsync(Server server)
+    {
+        await _closing.ConfigureAwait(false);
+        await server.StartAsync().ConfigureAwait(false);
+    }
+
+    private void Accept(Server server, Task? late)
+    {
+        if (late is null && server.Options.Scheduling != Scheduling.Inline)
+        {
+            Wait.For(server.StartAcceptingAsync());
+            return;
+        }
+
+        Task accepting = AcceptAsync(server, late);
+        Wait.For(accepting, late is null ? LoopMs : 0);
+    }
+
+    private async Task AcceptAsync(Server server, Task? late)
+    {
+        SocketError error;
+        try
+        {
+            if (late is not null) await late.ConfigureAwait(false);
+            await server.StartAcceptingAsync().ConfigureAwait(false);
+            return;
+        }
+        catch (NetworkException e)
+        {
+            error = e.Error.SocketError;
+        }
+        catch (InvalidOperationException)
+        {
+            error = SocketError.OperationAborted; // stopped meanwhile
+        }
+
+        lock (_gate)
+        {
+            if (!_isStarted || !ReferenceEquals(_server, server)) return;
+            _isStarted = _isAccepting = false;
+        }
+
+        if (ErrorMap.IsTold(error)) _calls.Run(() => owner.TellError(error), static _ => { });
     }
 
     private void TellStarting(Server server)
@@ -127,13 +192,26 @@ internal sealed class ServerLink(ILinkedServer owner)
             // A Start that follows needs the port. Only where callbacks run on the loops may these wait for the caller.
             bool isOnLoops = server.Options.Scheduling == Scheduling.Inline;
             int mostMs = isOnLoops ? LoopMs : (int)CompatOptions.DrainTimeout.TotalMilliseconds;
-            if (Loop.Current is null) Wait.For(server.StopAcceptingAsync().AsTask(), mostMs);
+            _closing = CloseAsync(server);
+            if (Loop.Current is null) Wait.For(_closing, mostMs);
             Task stopped = server.StopAsync(CompatOptions.DrainTimeout).AsTask();
             if (Loop.Current is null) AwaitStop(server, stopped);
         }
 
         owner.Tell(ServerEvent.Stopped);
         return true;
+    }
+
+    private static async Task CloseAsync(Server server)
+    {
+        try
+        {
+            await server.StopAcceptingAsync().ConfigureAwait(false);
+        }
+        catch (NetworkException)
+        {
+            // Its engine has stopped, which closes the port.
+        }
     }
 
     // At most for the drain timeout, and only while connections end or bytes leave: a callback that runs may be waiting

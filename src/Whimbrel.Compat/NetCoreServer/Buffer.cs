@@ -170,9 +170,9 @@ public class Buffer
     /// <returns>How many bytes were added.</returns>
     public long Append(ReadOnlySpan<char> text)
     {
-        int length = Encoding.UTF8.GetByteCount(text);
-        Reserve((long)_size + length);
-        _size += Encoding.UTF8.GetBytes(text, _data.AsSpan(_size));
+        Reserve((long)_size + Encoding.UTF8.GetMaxByteCount(text.Length));
+        int length = Encoding.UTF8.GetBytes(text, _data.AsSpan(_size));
+        _size += length;
         return length;
     }
 

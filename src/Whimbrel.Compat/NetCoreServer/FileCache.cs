@@ -101,12 +101,14 @@ public class FileCache : IDisposable
     /// <param name="filter">Names of the files, with <c>*</c> and <c>?</c>. The default takes all.</param>
     /// <param name="timeout">How long a file is believed before it is read again. Zero, the default: until it is changed.</param>
     /// <param name="handler">Takes each file in; the default adds it as it is.</param>
-    /// <returns>False: there is no such folder, or it cannot be read.</returns>
+    /// <returns>False: it cannot be read.</returns>
+    /// <exception cref="ArgumentException">There is no such folder.</exception>
     public bool InsertPath(string path, string prefix = "/", string filter = "*.*", TimeSpan timeout = default, InsertHandler? handler = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
         ArgumentNullException.ThrowIfNull(prefix);
         ArgumentException.ThrowIfNullOrEmpty(filter);
+        if (!Directory.Exists(path)) throw new ArgumentException($"The folder {path} does not exist.", nameof(path));
         CachedFolder folder = new(this, Path.GetFullPath(path), prefix, filter, timeout, handler ?? AddAsItIs);
         CachedFolder? before;
         lock (_gate)

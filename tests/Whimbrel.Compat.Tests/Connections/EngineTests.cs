@@ -8,7 +8,7 @@ public sealed class EngineTests
     private static readonly (string Name, Action Run)[] s_tests =
     [
         ("TCP: order", static () => new TcpTests().Events_come_in_their_order()),
-        ("TCP: failed connect", static () => new TcpTests().A_failed_connect_is_reported_by_OnDisconnected_only()),
+        ("TCP: failed connect", static () => new TcpTests().A_failed_connect_is_reported_without_OnConnected()),
         ("TCP: OnConnected", static () => new TcpTests().Data_sent_in_OnConnected_is_sent_and_in_OnDisconnected_is_not()),
         ("TCP: receive", static () => new TcpTests().A_connect_that_waits_leaves_the_bytes_to_Receive()),
         ("TCP: multicast", static () => new TcpTests().Multicast_reaches_all_from_any_thread_and_DisconnectAll_ends_all()),

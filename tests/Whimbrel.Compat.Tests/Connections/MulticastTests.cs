@@ -150,6 +150,32 @@ public sealed class MulticastTests
         foreach (Socket peer in peers) peer.Dispose();
     }
 
+    // The second message is collected: it leaves when the loop has drained what it was sent before.
+    [Theory]
+    [InlineData(Scheduling.ThreadPool)]
+    [InlineData(Scheduling.Inline)]
+    public void Messages_that_were_multicast_before_the_user_closes_the_Socket_arrive(Scheduling callbacks)
+    {
+        using Setting chosen = new(callbacks);
+        Log log = new();
+        (RecordingServer server, List<Own> sessions, List<Socket> peers) = Start(log, static (s, b) => s.Plain(b), static (s, b) => s.Plain(b));
+        using (server)
+        {
+            sessions[1].AtReceived = (x, _) =>
+            {
+                server.Multicast("one");
+                server.Multicast("two");
+                x.Socket.Close();
+            };
+            peers[1].Send("x"u8);
+            Assert.Equal("onetwo", Text(peers[1], 6));
+            Assert.Equal(0, peers[1].Receive(new byte[1]));
+            Assert.Equal("onetwo", Text(peers[0], 6));
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
     [Fact]
     public void An_exception_of_a_session_goes_to_the_caller_and_earlier_sessions_have_their_message()
     {

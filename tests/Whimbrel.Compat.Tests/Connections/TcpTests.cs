@@ -40,13 +40,13 @@ public sealed class TcpTests
     }
 
     [Fact]
-    public void A_failed_connect_is_reported_by_OnDisconnected_only()
+    public void A_failed_connect_is_reported_without_OnConnected()
     {
         int port = FreePort();
         Log log = new();
         using RecordingClient client = new(log, port);
         Assert.False(client.Connect());
-        Assert.Equal(["client: connecting False", "client: disconnected False"], log.Lines);
+        Assert.Equal(["client: connecting False", "client: disconnecting False", "client: disconnected False"], log.Lines);
         Assert.True(client.ConnectAsync());
         log.Until("client: disconnected False", 2);
         Assert.DoesNotContain("client: connected True", log.Lines);

@@ -46,7 +46,7 @@ public sealed class FileCacheTests : IDisposable
         Assert.True(other.FindPath(_folder + "/"));
         Assert.True(other.RemovePath(_folder));
         Assert.True(other.Empty && !other.FindPath(_folder) && !other.RemovePath(_folder));
-        Assert.False(other.InsertPath(Path.Combine(_folder, "nowhere")));
+        Assert.Throws<ArgumentException>(() => other.InsertPath(Path.Combine(_folder, "nowhere")));
     }
 
     [Fact]
