@@ -14,7 +14,7 @@ internal static class Contracts
         (1, "A session serves one connection or one connect attempt; its callbacks come in one legal order, and OnDisconnected is called exactly once and last, with the first cause."),
         (2, "Callbacks of one session never overlap and never nest."),
         (3, "Bytes that a session does not consume are kept and passed again, followed by new data; none is lost, including data received before the session began or left when it ended."),
-        (4, "An exception from an override is passed to OnError, counted, and ends this connection only; without an OnError override a notice is logged."),
+        (4, "An exception from an override is passed to OnError, counted, and ends this connection only; without an OnError override a diagnostic event is raised."),
         (5, "A message is queued completely or not at all, from any thread; after the connection has ended, sends do not throw."),
         (6, "SendAsync waits for queue space in FIFO order; awaited on a loop, it resumes on that loop, never inside the completing call."),
         (7, "Calls of one thread for one session take effect in call order."),
@@ -49,8 +49,7 @@ internal static class Contracts
            select (type, method, contract),
     ]);
 
-    /// <summary>Test methods of one contract number, as Suite.Method, with the engines whose classes run
-    /// them.</summary>
+    /// <summary>Test methods of one contract number, as Suite.Method, with the engines that run them.</summary>
     internal static SortedDictionary<string, SortedSet<string>> TestsOf(int number)
     {
         SortedDictionary<string, SortedSet<string>> tests = new(StringComparer.Ordinal);

@@ -7,7 +7,7 @@ using Whimbrel.Linux;
 namespace Whimbrel.Conformance;
 
 /// <summary>Each reason why io_uring is unavailable is reported with its cause and its cure: in the error, in the
-/// engine's reason, and once as a notice.</summary>
+/// engine's reason, and once as a diagnostic event.</summary>
 public sealed class UringRefusalTests
 {
     private static UringSupport Of(int error, KernelFacts facts = default) => UringRefusal.Of(new RingFailure("io_uring_setup", error), facts);
@@ -167,7 +167,7 @@ public sealed class UringRefusalTests
 
     private static void Run(Engine engine)
     {
-        // Twice: the notice is logged at the first start only.
+        // Twice: the diagnostic event is raised at the first start only.
         engine.StartAsync().AsTask().GetAwaiter().GetResult();
         engine.RestartAsync().AsTask().GetAwaiter().GetResult();
         engine.DisposeAsync().AsTask().GetAwaiter().GetResult();

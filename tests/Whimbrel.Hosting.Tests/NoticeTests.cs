@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 
 namespace Whimbrel.Hosting.Tests;
 
-/// <summary>Notices as log lines.</summary>
+/// <summary>Diagnostic events as log lines.</summary>
 public sealed class NoticeTests
 {
     [Fact]

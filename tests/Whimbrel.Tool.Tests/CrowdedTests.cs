@@ -5,7 +5,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Tool.Tests;
 
-// Processes that run out of descriptors: they keep running, serve existing clients, log a notice, and stop normally.
+// Processes that run out of descriptors: they keep running, serve existing clients, report it, and stop normally.
 public sealed class CrowdedTests
 {
     private static readonly int s_ownLimit = OperatingSystem.IsLinux() ? LimitOf("self") : 0;

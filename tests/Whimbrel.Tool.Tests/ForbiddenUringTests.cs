@@ -66,7 +66,7 @@ public sealed class ForbiddenUringTests
         (int exitCode, string output) = await ServeAsync(1, "auto");
         Assert.Equal(0, exitCode);
         Assert.Contains("(engine epoll, ", output, StringComparison.Ordinal);
-        // One line with the reason and the cure. It is the only notice about io_uring.
+        // One line with the reason and the cure. It is the only diagnostic event about io_uring.
         string told = Assert.Single(output.Split('\n'), static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
         Assert.Contains("Using the epoll engine", told, StringComparison.Ordinal);
         Assert.Contains("To allow it: ", told, StringComparison.Ordinal);

@@ -178,7 +178,7 @@ public sealed class GetTests : IDisposable
         await using RunningTool tool = RunningTool.Start("get", $"http://{server.Address}/delay/600000");
         await server.Error.ThatContains("1 connections");
         await tool.SignalAsync("INT");
-        Assert.Equal("whimbrel: cancelled", await tool.Error.ThatContains("whimbrel: ")); // after notices, on a busy machine
+        Assert.Equal("whimbrel: cancelled", await tool.Error.ThatContains("whimbrel: ")); // after diagnostic events, on a busy machine
         Assert.Equal(1, await tool.ExitCodeAsync());
     }
 

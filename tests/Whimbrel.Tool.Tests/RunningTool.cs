@@ -82,7 +82,8 @@ internal sealed partial class RunningTool : IAsyncDisposable
         tool.Input.Close();
         var output = tool.Out.ToEndAsync();
         var errors = await tool.Error.ToEndAsync();
-        // Notices that depend on the machine: io_uring is forbidden, as in containers, or a loop got no CPU time.
+        // Diagnostic events that depend on the machine: io_uring is forbidden, as in containers, or a loop got no CPU
+        // time.
         errors.RemoveAll(static line => line.StartsWith("notice: ", StringComparison.Ordinal) && (line.EndsWith("explain no-io-uring", StringComparison.Ordinal) || line.EndsWith("explain blocked-loop", StringComparison.Ordinal)));
         return (await tool.ExitCodeAsync(), await output, errors);
     }

@@ -35,7 +35,7 @@ public sealed partial class TrimTests : IDisposable
         Assert.Equal(["TrimmedPrograms"], files);
         (code, output) = await RunAsync(program, "echo");
         Assert.True(code == 0, output);
-        // On a busy machine this notice may follow, and nothing else.
+        // On a busy machine this diagnostic event may follow, and nothing else.
         Assert.Matches("^(uring|epoll|portable): whimbrel$", Assert.Single(output.Trim().Split('\n'), static line => !line.StartsWith("Whimbrel: A callback blocked loop", StringComparison.Ordinal)));
         (code, string site) = await RunAsync(program, "web");
         Assert.True(code == 0, site);

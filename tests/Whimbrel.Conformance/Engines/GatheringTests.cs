@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-// What callbacks on the pool have sent and what goes on from them elsewhere: every engine, plain and TLS.
+// Sends of callbacks on the pool and of their continuations on other threads: every engine, plain and TLS.
 public sealed class EpollPoolGathering() : GatheringSuite(Transport.EpollPool);
 
 public sealed class EpollPoolTlsGathering() : GatheringSuite(Transport.EpollPoolTls);

@@ -83,7 +83,7 @@ public abstract class Rig
     /// <summary>True if a peer can distinguish a reset from a FIN.</summary>
     public virtual bool HasResets => !IsUnix;
 
-    /// <summary>All notices of the engine and its servers.</summary>
+    /// <summary>All diagnostic events of the engine and its servers.</summary>
     public IReadOnlyList<DiagnosticEvent> Notices => [.. _notices];
 
     /// <summary>The events of the engine and the hooks of its loops, in order: "starting", "started", "loop 0 started", "loop 0 stopping".</summary>
@@ -241,7 +241,8 @@ public abstract class Rig
 
     public void Violation(string what) => _violations.Enqueue(what);
 
-    /// <summary>Notices that contain this text are expected. All others about exceptions fail the test.</summary>
+    /// <summary>Diagnostic events that contain this text are expected. All others about exceptions fail the
+    /// test.</summary>
     public void Expect(string noticeText)
     {
         lock (_allowed) _allowed.Add(noticeText);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Conformance;
 
-/// <summary>A dialler: many connections from one set of options, each with its own connect.</summary>
+/// <summary>A connector: many connections from one set of options, each with its own connect.</summary>
 public abstract class ConnectorSuite(Transport transport) : Suite(transport)
 {
     private static Connector Make(Rig rig, System.Net.EndPoint endPoint) => new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint }));

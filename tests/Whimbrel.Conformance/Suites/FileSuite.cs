@@ -209,7 +209,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             "the peer to see the end");
         Assert.True(ended, "data arrived after the file");
         Assert.InRange(got, 0, large / 2);
-        // The first cause wins; but the peer gets no orderly end, and a notice is logged.
+        // The first cause wins; but the peer gets no orderly end, and a diagnostic event is raised.
         Assert.Equal(closes ? CloseCause.LocalClose : CloseCause.FileFailed, session.End());
         if (!closes) Assert.IsType<EndOfStreamException>(session.Reason.Exception);
         Assert.Contains(rig.Notices, static n => n.Page == "file-failed.md");

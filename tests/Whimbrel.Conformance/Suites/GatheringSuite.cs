@@ -2,9 +2,8 @@ using System.Buffers;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>
-/// Contracts 7 and 14: what a callback on the pool has sent waits for its return, and goes in front of what the same flow of control sends from another thread before that.
-/// </summary>
+/// <summary> Contracts 7 and 14: sends of a callback on the pool wait for its return, but precede what the same async
+/// flow sends from another thread before that. </summary>
 public abstract class GatheringSuite(Transport transport) : TrafficSuite(transport)
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(15);
@@ -43,12 +42,12 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 {
                     Queued(x.Send("1"u8));
                     Elsewhere(x);
-                    // The same in room of its own.
+                    // The same in reserved space.
                     x.CallReserve(100)[0] = (byte)'2';
                     x.CallCommit(1);
                     Queued(x.Send("3"u8));
                     Elsewhere(x);
-                    // Room is lent meanwhile, behind what was sent.
+                    // Space is reserved meanwhile, after the sent data.
                     Queued(x.Send("4"u8));
                     Span<byte> room = x.CallReserve(100);
                     room[0] = (byte)'5';
@@ -132,7 +131,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         }
     });
 
-    /// <summary>As people write it: what the code after an await sends may be on its way before the callback has returned.</summary>
+    /// <summary>As users write it: the code after an await may send before the callback has returned.</summary>
     [Theory, Contract(7, 14)]
     [InlineData(false)]
     [InlineData(true)]
@@ -174,7 +173,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         }
     });
 
-    /// <summary>More callbacks have sent something than a loop can note: what finds no place leaves at once.</summary>
+    /// <summary>More callbacks have sent than a loop has places for: sends without a place leave immediately.</summary>
     [Fact, Contract(7, 14)]
     public void Of_many_callbacks_that_run_at_once_a_broadcast_passes_nothing() => Run(
         rig =>
@@ -203,7 +202,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 foreach (Peer peer in peers) peer.Write("x");
                 rig.Until(() => Volatile.Read(ref inside) == Sessions, "all callbacks to run");
                 Queued(group.Broadcast("2"u8));
-                // The broadcast, and what it has pushed, do not wait for the callbacks.
+                // The broadcast, and the data before it, do not wait for the callbacks.
                 foreach (Peer peer in peers) Assert.Equal("12", peer.ReadText(2));
             }
             finally
@@ -262,7 +261,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
             Task<SendResult>? sending = null;
             OnThread(() => sending = x.SendAsync(Bytes("234567")).AsTask());
             hasWaited = !sending!.IsCompleted;
-            // It has room while this callback still runs.
+            // It gets space while this callback still runs.
             if (sending.Wait(s_patience)) result = sending.Result;
         });
         byte[] first = Clog(rig, session);
@@ -277,7 +276,8 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         Assert.Equal(SendResult.Queued, result);
     });
 
-    /// <summary>Callbacks and other threads send to the same sessions at full speed, in every way, and the blocks between them are counted when the rig ends.</summary>
+    /// <summary>Callbacks and other threads send to the same sessions at full speed, in every way; the rig counts the
+    /// blocks at its end.</summary>
     [Fact, Contract(7, 14)]
     public void While_callbacks_and_other_threads_send_at_once_each_keeps_its_order() => Run(rig =>
     {
@@ -291,14 +291,14 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
             s.AtConnected = group.Join;
             s.AtReceived = (x, _) =>
             {
-                // A message is two bytes of a number and one of its sender.
+                // A message is a number of two bytes and its sender in one byte.
                 for (int i = 0; i < 40 && next < Messages; i++)
                 {
                     if (next % 3 == 0)
                     {
                         Span<byte> room = x.CallReserve(64);
                         if (room.IsEmpty) break;
-                        // Written while others may post what lies in front of it.
+                        // Written while others may post the data before it.
                         Message(Threads, next).CopyTo(room);
                         x.CallCommit(3);
                     }
@@ -336,7 +336,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 byte[] message = peer.Read(3);
                 Assert.Equal(seen[message[2]], (message[0] << 8) | message[1]);
                 seen[message[2]]++;
-                // What is asked for comes in its time, and there may be nothing else any more.
+                // Requested sends arrive at their own time, and there may be no others any more.
                 if (seen[Threads] < Messages && seen.Take(Threads).All(s => s == Messages)) break;
             }
         }

@@ -64,7 +64,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             Assert.Equal(CloseCause.ResourceLimit, server.Session(1).End());
             peer.EndsInReset();
-            // A listener is retried periodically, and a notice is logged.
+            // A listener is retried periodically, and a diagnostic event is raised.
             RecordingServer second = rig.Serve();
             rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), "the notice");
             rig.Settle();

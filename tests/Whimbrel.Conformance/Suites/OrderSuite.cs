@@ -3,7 +3,7 @@ using System.Buffers.Binary;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 7: what one caller does to one session takes effect in call order.</summary>
+/// <summary>Contract 7: calls of one caller for one session take effect in call order.</summary>
 public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
 {
     private const int MessageBytes = 12;
@@ -47,7 +47,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         });
     });
 
-    // What the loop sends goes behind what others have sent to the same session, which is taken out of the mailbox for that.
+    // Sends of the loop are queued after earlier sends of others to the same session, which are taken out of the
+    // mailbox for that.
     [Fact, Contract(7)]
     public void Call_order_holds_while_its_own_loop_sends_and_it_joins_and_leaves_groups() => Run(rig =>
     {
@@ -59,9 +60,9 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         SessionGroup group = new();
         SessionGroup others = new();
         rig.OnLoop(session, () => group.Join(session));
-        // What a loop is posted by itself is quicker than a join.
+        // A loop's post to itself is faster than a join.
         rig.Until(() => group.Count == 1, "the session to have joined");
-        // Nobody else is in it.
+        // The group has no other member.
         SendFromThreads(rig, Threads, Messages, session, group, () => others.Broadcast("to those that are there"u8, session));
 
         int here = 0;
@@ -163,7 +164,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
 
         byte[][] streams = [.. peers.Select(static p => p.Read(Threads * Messages * MessageBytes))];
         rig.Join();
-        // The n-th peer is not always the n-th session: which loop a stream belongs to is told by the streams themselves.
+        // The n-th peer is not always the n-th session: the streams themselves show to which loop they belong.
         byte[][] different = [.. streams.DistinctBy(Convert.ToHexString)];
         Assert.True(different.Length <= rig.Engine.LoopCount, $"{different.Length} orders on {rig.Engine.LoopCount} loops");
         foreach (byte[] stream in different)
@@ -215,7 +216,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         {
             int at = 0;
             int next = 0;
-            // On the pool a callback posts like any other thread, and meets the limit of the mailbox.
+            // With thread-pool scheduling a callback posts like any other thread, up to the limit of the mailbox.
             if (onLoop && rig.IsPool) Repeat(rig, () => StepHere(rig, session));
             else if (onLoop) rig.OnLoop(session, () => Assert.True(Step()));
             else Repeat(rig, Step);
@@ -239,7 +240,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                         1 => group.Broadcast(piece),
                         _ => session.Send(new Owned(piece.ToArray()), piece.Length),
                     };
-                    if (result == SendResult.Full) return false; // the mailbox is full; the loop gets to it
+                    if (result == SendResult.Full) return false; // the mailbox is full, and the loop will process it
                     at += piece.Length;
                 }
 
@@ -288,15 +289,15 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             void EndOn(RecordingSession x)
             {
                 x.Send("mine"u8);
-                // On the loop it is in the mailbox when the callback goes on, and nothing of it is in the queue.
+                // On the loop it is in the mailbox when the callback continues, and nothing of it is in the queue.
                 OnThread(() => foreign = x.Send(tail));
                 if (end == "finish") x.ShutdownSend();
                 else x.Close();
             }
         });
 
-    // The same where it goes on with a broadcast: each member has what it was sent before, and what stands before
-    // that and is no send keeps its place.
+    // The same if it continues with a broadcast: each member gets earlier sends first, and earlier calls that are no
+    // sends keep their place.
     [Theory, Contract(7, 17)]
     [InlineData("broadcast")]
     [InlineData("waiting")]
@@ -336,7 +337,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         },
         ofOther: "123br4");
 
-    // A Join of another thread and an action that is posted behind it: the action finds the member.
+    // A Join of another thread and a later post of the same caller: the post finds the member.
     [Theory, Contract(7, 17)]
     [InlineData(false)]
     [InlineData(true)]
@@ -357,7 +358,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         }
     });
 
-    // An async function that has sent on the pool may be over before the loop has looked; then its caller goes on on the loop, with bytes in the mailbox.
+    // An async method that has sent on the pool may end before the loop has processed it; then its caller continues on
+    // the loop, with bytes in the mailbox.
     [Theory, Contract(7)]
     [InlineData("send")]
     [InlineData("large")]
@@ -389,7 +391,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             OnThread(() =>
             {
                 if (kind == "join") Assert.Equal(SendResult.Queued, group.Broadcast("b"u8));
-                // Each in another way, and a message that other sessions share.
+                // Each in another way, and a message shared with other sessions.
                 Assert.Equal(SendResult.Queued, session.Send("1"u8));
                 Assert.Equal(SendResult.Queued, session.SendAsync(Bytes("2")).AsTask().GetAwaiter().GetResult());
                 Assert.Equal(2, Session.SendToEach("3"u8, [other, session]));
@@ -440,14 +442,15 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                     Assert.Equal(SendResult.Queued, group.Broadcast(mine));
                     break;
                 case "join":
-                    // The broadcast stands before all that, and did not concern this one: whom it finds now has been greeted.
+                    // The broadcast precedes all that, and did not concern this session: it now goes to a session that
+                    // has been greeted.
                     mine = [];
                     group.Join(session);
                     break;
             }
 
             expected.AddRange(mine);
-            // The list that the items share is the same, and the message must not join one that was looked at.
+            // The items share the same list, and the message must not be joined with one that was checked.
             OnThread(() =>
             {
                 Assert.Equal(2, Session.SendToEach("6"u8, [other, session]));
@@ -456,7 +459,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             session.Send("8"u8);
             OnThread(() => Assert.Equal(2, Session.SendToEach("9"u8, [other, session])));
             session.Send("."u8);
-            // Nothing passes the broadcast any more, which concerns it now.
+            // Nothing overtakes the broadcast any more, which now concerns this session.
             expected.AddRange(kind == "join" ? "8.b679"u8 : "6789."u8);
             return [.. expected];
         },
@@ -479,13 +482,13 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             rig.OnLoop(all[0].Session, () =>
             {
                 Session[] sessions = [.. all.Select(static x => x.Session)];
-                // One of them twice, and a second list behind the first, without another.
+                // One of them twice, and then a second list without another one.
                 OnThread(() =>
                 {
                     Assert.Equal(Many + 1, Session.SendToEach("1"u8, [.. sessions, sessions[0]]));
                     Assert.Equal(Many - 1, Session.SendToEach("2"u8, sessions.AsSpan(1)));
                 });
-                // From the last to the first half; the others get theirs at its turn.
+                // From the last to the first half; the others get theirs when it is processed.
                 for (int i = Many - 1; i >= Many / 2; i--) sessions[i].Send("3"u8);
                 sessions[0].Send("3"u8);
                 OnThread(() => Assert.Equal(Many, Session.SendToEach("4"u8, sessions)));
@@ -528,7 +531,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 Assert.Equal(what == "close" ? SendResult.Closed : SendResult.Queued, session.Send("4"u8));
             });
             session.Send("2"u8);
-            // What was posted runs when the callback has returned. A broadcast is passed by nothing, and so what stands behind it is not there yet.
+            // Posts run when the callback has returned. Nothing overtakes a broadcast, so what follows it has not
+            // arrived yet.
             return Bytes(what switch { "nothing" => "142", "post" => "1423", "close" => "12", _ => "1234" });
         },
         "");
@@ -552,7 +556,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             session.Post(() =>
             {
                 OnThread(() => session.Send("2"u8));
-                session.Send("1"u8); // though that was sent first
+                session.Send("1"u8); // although that was sent first
             });
             goOn.Set();
             Assert.Equal("12", peer.ReadText(2));
@@ -607,7 +611,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         Assert.SkipWhen(rig.IsPool, "On the pool the callback's own sends count as pending, too.");
     }
 
-    /// <summary>In a callback on the loop, with another session of the same loop: what it gives is what the peer gets. Then what the other's gets.</summary>
+    /// <summary>In a callback on the loop, with another session of the same loop: the callback returns the bytes
+    /// expected by its peer; the second argument is for the other's.</summary>
     private void RunSending(Func<Rig, RecordingSession, RecordingSession, byte[]> inCallback, string ofOther) => Run(rig =>
     {
         SkipWithoutCallbacksOnLoops(rig);

@@ -2,7 +2,8 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 6: SendAsync waits for room, first come first served, and its continuations run where it was awaited.</summary>
+/// <summary>Contract 6: SendAsync waits for space in FIFO order, and its continuations run where it was
+/// awaited.</summary>
 public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transport)
 {
     [Theory, Contract(6)]
@@ -59,7 +60,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Fact, Contract(6)]
     public void SendAsync_gets_space_as_soon_as_there_is_some_and_not_only_from_an_empty_queue() => Run(rig =>
     {
-        // The queue is far larger than what the system holds, so that it cannot become empty unnoticed.
+        // The queue is far larger than the socket buffers, so that it cannot drain unnoticed.
         const int Large = 4 * 1024 * 1024;
         (RecordingSession session, Peer peer) = Pair(rig, limit: Large);
         byte[] first = Clog(rig, session);
@@ -69,7 +70,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         rig.Until(() => task.IsCompleted, "room for 5 bytes after a quarter of the queue was read");
         Assert.Equal(SendResult.Queued, Await(rig, task));
         byte[] rest = peer.Read(fill.Length - (Large / 4));
-        // Not by xunit, which takes seconds for so many bytes one by one.
+        // Compared as arrays, because xunit takes seconds to compare so many bytes one by one.
         byte[] sent = [.. first, .. fill], read = [.. got, .. rest];
         Assert.Equal(sent.Length, read.Length);
         Assert.Equal(sent.Length, sent.AsSpan().CommonPrefixLength(read));
@@ -97,7 +98,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         peer.Read(first.Length + fill.Length);
         foreach ((char letter, int length) in waiters) Assert.Equal(Filled(letter, length), peer.Read(length));
         foreach (Task<SendResult> task in tasks) Assert.Equal(SendResult.Queued, Await(rig, task));
-        // Elsewhere each continuation is on a thread of its own, and the order of those is nobody's promise.
+        // On other threads each continuation has its own thread, and their order is not guaranteed.
         if (onLoop) Assert.Equal("abcde", string.Concat(order));
     });
 
@@ -190,7 +191,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         rig.Until(
             () =>
             {
-                // At every state of the queue somebody tries to put a word between.
+                // At every state of the queue another thread tries to insert a message.
                 group.Broadcast("between"u8);
                 int count = peer.TryRead(piece);
                 if (count > 0) got.AddRange(piece.AsSpan(0, count));
@@ -527,7 +528,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         List<(char Letter, byte Number)> queued = [];
         List<string> wrong = [];
         int done = 0;
-        // What is pending is close to the limit all the time: senders wait, and are cancelled while they do, or just before or after.
+        // The pending bytes are always near the limit: senders wait, and are cancelled while waiting, or just before or
+        // after.
         for (int t = 0; t < Threads; t++)
         {
             int mine = t;
@@ -568,7 +570,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
                 byte[] message = Filled((char)i, Length);
                 message[0] = (byte)letter;
                 CancellationTokenSource source = new();
-                // Every second one cannot be cancelled: on a busy machine nothing might ever arrive.
+                // Every second one is not cancellable: on a busy machine nothing might ever arrive.
                 if (i % 2 == 0) Volatile.Write(ref current[thread], source);
                 try
                 {
@@ -628,7 +630,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         (RecordingSession session, _) = Pair(rig, limit: 8 * 1024 * 1024);
         long most = 0;
         Task<int> task = Start(rig, session, onLoop, SendAllAsync);
-        // What the system takes is its own affair: the sender is where it waits when two looks see the same.
+        // The kernel decides how much it accepts: the sender is waiting when two reads return the same value.
         for (long last = -1; last != Volatile.Read(ref most) || last == 0;)
         {
             last = Volatile.Read(ref most);
@@ -662,7 +664,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             Assert.SkipWhen(rig.IsPool, "Callbacks on the pool have a share of a run, not of a loop iteration.");
             const int Piece = 64 * 1024;
             const int Sessions = 48;
-            Dictionary<long, long> sent = []; // by turn; on the loop only
+            Dictionary<long, long> sent = []; // per iteration; on the loop only
             int ended = 0;
             RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) => { _ = FloodAsync(x); }, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.Wait });
             Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.ConnectPeer(server.EndPoint!))];
@@ -675,7 +677,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             async Task FloodAsync(RecordingSession session)
             {
                 byte[] piece = Pattern(Piece);
-                // The first of each is the answer to its request: it does not wait for others.
+                // The first one of each is the response to its request: it does not wait for others.
                 await session.SendAsync(piece).ConfigureAwait(false);
                 for (int i = 0; i < 23; i++)
                 {

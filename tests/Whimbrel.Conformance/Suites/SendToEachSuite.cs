@@ -2,7 +2,8 @@ using System.Text;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>One message to several sessions by one call: what it does is what a send to each of them does (contracts 5, 7 and 8).</summary>
+/// <summary>One message to several sessions by one call, with the effect of a send to each of them (contracts 5, 7 and
+/// 8).</summary>
 public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transport)
 {
     private static Session[] SessionsOf(IEnumerable<(RecordingSession Session, Peer Peer)> pairs) => [.. pairs.Select(static p => p.Session)];
@@ -22,7 +23,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
         {
             for (int i = 0; i < 200; i++)
             {
-                // The same twice, then others, and one by one or to a group in between.
+                // The same list twice, then others, and single sends or broadcasts in between.
                 List<int> chosen = [.. Enumerable.Range(0, all.Length).Where(each => (i / 2 * 7 + each * 5) % 4 != 0)];
                 string text = $"[{i}]";
                 SendResult[] results = new SendResult[all.Length];
@@ -64,9 +65,9 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
             Assert.Equal(0, Session.SendToEach("ten bytes."u8, [all[1], all[3]]));
             Assert.Equal(1, Session.SendToEach("nine byte"u8, [all[3], all[1]]));
             Assert.Equal(Limit, all[1].BytesPending);
-            // No byte more.
+            // Not one byte more.
             Assert.Equal(0, Session.SendToEach("!"u8, [all[1]]));
-            // Nothing at all is taken where something would be.
+            // An empty message is accepted where a message would be.
             Assert.Equal(1, Session.SendToEach(default, [all[0], all[3]]));
             Assert.Equal(0, Session.SendToEach("nobody"u8, []));
         });
@@ -101,7 +102,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     {
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
         Session[] all = SessionsOf(pairs);
-        // Around the borders of copying, of runs and of blocks.
+        // Near the limits of copying, of runs and of blocks.
         int[] lengths = [1, 1023, 1024, 5000, 8191, 16_383, 16_384, 33_000, 65_536, 70_000, 100, 300_000];
         byte[] bytes = Pattern(300_000, 3);
         At(rig, pairs[2].Session, onLoop, () =>
@@ -179,7 +180,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
             });
             rig.Join();
             ((RecordingSession)all[1]).End();
-            // The next one may live where that one did.
+            // The next session may reuse its connection object.
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             all[1] = server.Connected(3 + i);
             Assert.Equal(3, Session.SendToEach("all "u8, all));
@@ -217,7 +218,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
             return session;
         }));
         rig.Await(server.StartAsync());
-        // One by one: then both lists have the same order.
+        // One by one, so that both lists have the same order.
         List<Peer> peers = [];
         for (int i = 0; i < 3; i++)
         {
@@ -233,7 +234,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
             Assert.Equal(2, Session.SendToEach("a"u8, all, results));
             sessions[1].Answer = static _ => throw new InvalidOperationException("on purpose");
             Assert.Throws<InvalidOperationException>(() => { Session.SendToEach("b"u8, all); });
-            // And one that sends to the others while it is asked.
+            // And one that sends to the others inside OnSending.
             sessions[1].Answer = bytes => bytes == 5 || Session.SendToEach("inner"u8, all) == 3;
             Assert.Equal(3, Session.SendToEach("c"u8, all));
             Assert.Throws<ArgumentNullException>(() => { Session.SendToEach("d"u8, [all[0], null!, all[1]]); });

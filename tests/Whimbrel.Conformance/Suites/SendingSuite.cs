@@ -3,7 +3,8 @@ using System.Net;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 5: a send is taken whole or not at all, from any thread, and never throws after the end.</summary>
+/// <summary>Contract 5: a message is queued completely or not at all, from any thread, and a send never throws after
+/// the end.</summary>
 public abstract class SendingSuite(Transport transport) : Suite(transport)
 {
     private static ServerOptions WithLimit(Rig rig, int limit, SlowConsumer policy) =>
@@ -86,7 +87,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(5)]
     public void A_large_message_of_pieces_leaves_at_once_when_nothing_is_queued() => Run(rig =>
     {
-        // The pool's callback hands over to its loop, a TLS layer encrypts at the flush, and the simulated network takes what its dice say.
+        // The pool's callback posts to its loop, a TLS layer encrypts at the flush, and the simulated network accepts
+        // what its seed decides.
         byte[] data = Pattern(20_000);
         List<long> pending = [];
         bool applies = rig is not MemoryRig && !rig.IsPool;
@@ -178,7 +180,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             bad.Place = place;
             void SendAll()
             {
-                // The one or the other is asked for, as is best.
+                // Either of them may be accessed.
                 try
                 {
                     Assert.Equal(SendResult.Queued, session.Send(pieces));
@@ -288,7 +290,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         BadMemory bad = new(length) { Place = place };
         if (rig.IsPool)
         {
-            // Asked for by the loop only, which has promised to send it.
+            // Accessed by the loop only, which has guaranteed to send it.
             rig.Expect("memory that a session sent");
             Assert.Equal(SendResult.Queued, session.Send("head"u8, bad.Owner, 0, length));
             rig.Until(() => session.Saw("disconnected UserException"), "the end");
@@ -323,7 +325,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         int connected = 0;
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
-            // On their own threads, all at once; then from here.
+            // On separate threads, all at once; then from this one.
             Assert.Equal(SendResult.Queued, x.Send([(byte)length], owned, 3, length));
             Assert.Equal(SendResult.Queued, x.Send(copied, 0, length));
             if (Interlocked.Increment(ref connected) == members) owned.Dispose();
@@ -424,7 +426,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         peer.Close();
     });
 
-    /// <summary>More than the queue may ever hold.</summary>
+    /// <summary>More than the queue can ever hold.</summary>
     private static void TooLarge(Func<SendResult> send) => Assert.Contains("SendLimitBytes", Assert.Throws<ArgumentException>(() => send()).Message, StringComparison.Ordinal);
 
     private static ReadOnlyMemory<byte> OfUser(ReadOnlyMemory<byte> bytes) => new TalkingMemory(bytes.ToArray(), static () => { }).Memory;
@@ -539,7 +541,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         peer.ShutdownSend();
         session.End();
         Loop loop = session.Loop;
-        // A connection object is used again: the late caller must not reach the next session on it.
+        // A connection object is reused: a late call must not reach its next session.
         Peer next = rig.ConnectPeer(server.EndPoint!);
         Peer afterNext = rig.ConnectPeer(server.EndPoint!);
         server.Connected(2);
@@ -771,7 +773,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             server.Session().End();
             for (int i = 1; i <= 2; i++)
             {
-                // The same connection object, used again.
+                // The same connection object, reused.
                 Peer next = rig.ConnectPeer(server.EndPoint!);
                 next.Write("x");
                 Assert.Equal("before", next.ReadText(6));
@@ -801,7 +803,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             Span<byte> room = x.CallReserve(1000);
             room.Fill((byte)'!');
             SendBetween(x, server!, what, between);
-            // Still lent: what is written now may reach nobody.
+            // Still reserved: bytes written now must not reach any peer.
             room.Fill((byte)'!');
             threw.Add(ThrowsState(x, 1000));
             room.Fill((byte)'!');
@@ -846,7 +848,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 server.Broadcast(data);
                 break;
             default:
-                // Committed as it should be: and so is at the end, where the first room was.
+                // Committed as required, and sent at the end, where the first reservation was.
                 session.Send(data.AsSpan(0, 1));
                 data.AsSpan(1).CopyTo(session.CallReserve(data.Length - 1));
                 session.CallCommit(data.Length - 1);
@@ -912,7 +914,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
 
         async Task Later(RecordingSession x)
         {
-            // Not over before it is awaited: then there would be no other callback.
+            // Must not end before it is awaited, because then there would be no other callback.
             await x.Loop.DelayAsync(TimeSpan.FromMilliseconds(100));
             threw.Add(ThrowsState(x, 100));
             x.Send("end"u8);
@@ -984,7 +986,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Assert.Contains("64 rooms", message, StringComparison.Ordinal);
     });
 
-    // ------------------------------------------------------------------ memory whose ownership is passed
+    // ------------------------------------------------------------------ memory that is passed on
 
     [Theory, Contract(5)]
     [InlineData("loop", 5)]
@@ -1017,7 +1019,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(null, WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        // More than the ways of the kernel hold, so that some of it is still queued at the end.
+        // More than the socket buffers hold, so that some of it is still queued at the end.
         Memory[] owners = [.. Enumerable.Range(0, 48).Select(static _ => new Memory(new byte[1024 * 1024]))];
         void Send()
         {
@@ -1101,16 +1103,17 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             server.Connected();
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
-            // More than the ways of the kernel hold, so that some of it is still queued at the end.
+            // More than the socket buffers hold, so that some of it is still queued at the end.
             BadMemory[] memory = [.. Enumerable.Range(0, 48).Select(_ => new BadMemory(1024 * 1024))];
             foreach (BadMemory one in memory) Assert.Equal(SendResult.Queued, session.Send(one.Owner, 1024 * 1024));
             rig.OnLoop(session, () =>
             {
-                // On the loop it is thrown away behind this; on the pool perhaps meanwhile.
+                // On the loop it is discarded after this; on the pool perhaps meanwhile.
                 session.Abort();
                 foreach (BadMemory one in memory) one.Place = place;
             });
-            // On the pool memory may throw while the abort is on its way to the loop: then that was first.
+            // With thread-pool scheduling memory may throw before the abort reaches the loop: then that cause was
+            // first.
             if (session.End() != CloseCause.LocalAbort) Assert.True(rig.IsPool && session.Reason.Cause == CloseCause.UserException, rig.Story());
             rig.Until(() => memory.All(static one => one.Disposals == 1), "all memory to be given back");
             peer.EndsInReset();

@@ -3,7 +3,7 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Many things at once: what must hold is that nobody hears of an end twice, nothing is left over, and no byte is wrong.</summary>
+/// <summary>Many things at once: no end is reported twice, nothing is left over, and no byte is wrong.</summary>
 public abstract partial class StressSuite(Transport transport) : TrafficSuite(transport)
 {
     [Fact, Contract(1, 2, 5, 12)]
@@ -56,7 +56,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             Assert.Equal(Wave, server.SessionCount);
             foreach (Peer peer in peers) peer.Reset();
             rig.Until(() => server.SessionCount == 0, "the wave to end");
-            // The listener stays.
+            // The listener remains.
             rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 1, "the slots to be given back");
             Assert.Equal(0, rig.Engine.Loops.Sum(static l => l.Blocks.Outstanding));
             if (rig.IsVirtual || !OperatingSystem.IsLinux()) continue;
@@ -95,7 +95,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         int steps = 0;
         while (rig.IsVirtual ? steps < 20 : System.Diagnostics.Stopwatch.GetElapsedTime(start) < time)
         {
-            // Each step waits until both loops have gone on: a stall fails here.
+            // Each step waits until both loops have made progress: a stall fails here.
             for (int i = 0; i < rounds.Length; i++) before[i] = Volatile.Read(ref rounds[i]);
             rig.Until(
                 () =>
@@ -239,7 +239,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
         List<Peer> peers = [];
         for (int i = 0; i < 10; i++) peers.Add(rig.ConnectPeer(server.EndPoint!));
-        // These are taken for certain; of the next ones some may be cut off.
+        // These are certainly accepted; of the following ones some may be aborted.
         rig.Until(() => server.Sessions.Count == 10, "ten sessions");
         ValueTask stopping = default;
         for (int i = 0; i < 20; i++)
@@ -251,7 +251,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             }
             catch (Exception e) when (e is SocketException or IOException or InvalidOperationException)
             {
-                // Nobody listens any more.
+                // No listener is left.
             }
         }
 
@@ -287,7 +287,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     public void Out_of_descriptors_it_sheds_new_connections_gives_a_notice_and_recovers_by_itself() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Needs the descriptor limit of Linux; for the memory engine see MemoryFaultTests.");
-        // Before it listens: io_uring goes by the limit that was there when its accept began.
+        // Before it listens: io_uring uses the limit that applied when its accept started.
         using DescriptorLimit limit = new();
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
         Peer open = rig.ConnectPeer(server.EndPoint!);
@@ -301,13 +301,14 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             int dialled = 0;
             Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), "the notice");
             Echo(open);
-            // The first is no art: the next needs what the first gave up to have come back.
+            // The first one proves nothing: the next one needs the descriptor that the first one freed.
             Until(() => rig.Engine.Loops.Sum(static l => l.Counters.AcceptsShed) >= 3, "three connections to be shed, one after the other");
             // With a rest of a tenth of a second between two.
             Assert.True(System.Diagnostics.Stopwatch.GetElapsedTime(start).TotalMilliseconds > 150);
             Echo(open);
 
-            // What the test before gives up late makes room for one, which takes it: then another dials in its place.
+            // A late release by the previous test frees a descriptor for one, which takes it: then another one connects
+            // instead.
             void Until(Func<bool> condition, string what) => rig.Until(
                 () =>
                 {
@@ -318,7 +319,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         }
 
         foreach (Socket socket in waiting) socket.Dispose();
-        // Theirs were counted, and are closed: nothing may have taken their place.
+        // Their descriptors were counted, and are closed: nothing may have taken their place.
         rig.Until(() => OpenDescriptors() <= descriptors - waiting.Length, "every descriptor to be given back");
         Peer after = rig.ConnectPeer(server.EndPoint!);
         Echo(after);
@@ -401,7 +402,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         rig.Until(
             () =>
             {
-                // A paused session may hear of the end only when it is resumed (contract 10), and some pause again.
+                // A paused session may be notified of the end only when it is resumed (contract 10), and some pause
+                // again.
                 foreach (RecordingSession session in server.Made) session.ResumeReceiving();
                 return server.SessionCount == 0;
             },
@@ -473,11 +475,12 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);
     }
 
-    /// <summary>A limit a little above the descriptors that are open; once filled, nobody in the process can open one.</summary>
+    /// <summary>A limit a little above the number of open descriptors; once filled, the process cannot open another
+    /// one.</summary>
     private sealed unsafe partial class DescriptorLimit : IDisposable
     {
         private const int FileLimit = 7; // RLIMIT_NOFILE
-        private const int Room = 256; // with the engine's margin in it
+        private const int Room = 256; // including the engine's margin
         private readonly List<FileStream> _fillers = [];
         private readonly ulong _before;
         private readonly ulong _hard;
@@ -495,7 +498,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             Set(_limit);
         }
 
-        /// <summary>Takes every hole below the limit, up to the last descriptor that there is.</summary>
+        /// <summary>Occupies every free number below the limit, up to the last possible descriptor.</summary>
         internal DescriptorLimit Fill()
         {
             do _fillers.Add(new FileStream("/dev/null", FileMode.Open, FileAccess.Read));
@@ -503,7 +506,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             return this;
         }
 
-        /// <summary>The runtime cannot begin a thread without a descriptor, and ends the process when the pool wants one: so they are there before.</summary>
+        /// <summary>Starting a thread needs a descriptor, and the runtime ends the process if the pool cannot start
+        /// one: so the threads exist before.</summary>
         private static void HaveThreads()
         {
             const int Count = 12;

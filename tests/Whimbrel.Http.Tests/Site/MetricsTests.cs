@@ -352,7 +352,7 @@ public sealed class MetricsTests : IDisposable
         Assert.Equal("ok", Encoding.ASCII.GetString((await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url)).AsTask().WaitAsync(Script.Patience)).Body));
         await noticed.Task.WaitAsync(Script.Patience);
 
-        // On a busy machine there are other notices, about a delayed loop.
+        // On a busy machine there are other diagnostic events, about a delayed loop.
         void Noticed(DiagnosticEvent notice)
         {
             if (notice.Message.Contains("listener of the meter", StringComparison.Ordinal)) noticed.TrySetResult();

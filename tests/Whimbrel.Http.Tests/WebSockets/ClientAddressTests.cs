@@ -42,7 +42,7 @@ public sealed class ClientAddressTests
         ClientOptions secure = Make("wss://[::1]:8080/x", new ClientOptions { SendLimitBytes = 5000 }).Options;
         Assert.Equal(("tls://[::1]:8080", 5000), (secure.Address, secure.SendLimitBytes));
         Assert.Same(_one, Make("ws://example.org:8080/", new ClientOptions { EndPoint = _one }).Options.EndPoint);
-        Assert.Null(Make("wss://127.0.0.1:8080/", new ClientOptions { EndPoint = _one }).Options.Tls!.HostName); // what is dialled says it
+        Assert.Null(Make("wss://127.0.0.1:8080/", new ClientOptions { EndPoint = _one }).Options.Tls!.HostName); // the address it connects to determines it
         Assert.Equal("example.org", Make("wss://example.org:8080/", new ClientOptions { EndPoint = _one }).Options.Tls!.HostName);
         Assert.Equal("example.org", Make("wss://example.org/", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/run/web") }).Options.Tls!.HostName);
         Assert.Equal("other", Make("wss://example.org:8080/", new ClientOptions { EndPoint = _one, Tls = new TlsOptions { HostName = "other" } }).Options.Tls!.HostName);

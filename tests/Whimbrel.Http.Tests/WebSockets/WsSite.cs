@@ -27,7 +27,7 @@ internal sealed class WsSite : IAsyncDisposable
 
     internal Engine Engine { get; }
 
-    /// <summary>Notices of the engine.</summary>
+    /// <summary>Diagnostic events of the engine.</summary>
     internal ConcurrentQueue<DiagnosticEvent> Notices { get; } = [];
 
     internal HttpServer Server { get; }

@@ -66,7 +66,7 @@ internal static class Program
         s_goOn.Wait();
     }
 
-    // A notice about a slow loop iteration depends on the machine and is ignored.
+    // A diagnostic event about a slow loop iteration depends on the machine and is ignored.
     private static void Report(DiagnosticEvent notice)
     {
         if (notice.Kind != DiagnosticEventKind.DescriptorLimit) return;
