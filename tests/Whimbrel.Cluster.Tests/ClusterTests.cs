@@ -620,7 +620,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     [Fact]
-    public void Without_OnTwin_one_notice_reports_that_two_nodes_have_one_id()
+    public void Without_OnTwin_one_diagnostic_event_reports_that_two_nodes_have_one_id()
     {
         (TestNode one, _, _, _) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = "same" });
         Say(one, "a ");

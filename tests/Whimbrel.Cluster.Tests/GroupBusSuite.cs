@@ -175,7 +175,7 @@ public abstract class GroupBusSuite : IAsyncLifetime
     }
 
     [Fact]
-    public void The_description_of_a_bus_names_it_for_notices()
+    public void The_description_of_a_bus_names_it_for_diagnostic_events()
     {
         IGroupBus bus = Broker.Connect();
         Assert.NotEmpty(bus.Description);

@@ -161,7 +161,7 @@ public sealed class EngineThreadTests
     }
 
     [Fact]
-    public void An_exception_of_the_stopping_hook_is_a_notice_and_its_posts_still_run()
+    public void An_exception_of_the_stopping_hook_is_a_diagnostic_event_and_its_posts_still_run()
     {
         List<string> notices = [];
         bool ran = false;

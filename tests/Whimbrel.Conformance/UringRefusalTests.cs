@@ -105,7 +105,7 @@ public sealed class UringRefusalTests
     }
 
     [Fact]
-    public void The_event_source_reports_the_engine_with_its_reason_and_the_notice()
+    public void The_event_source_reports_the_engine_with_its_reason_and_the_diagnostic_event()
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         using Listener listener = new();
@@ -132,7 +132,7 @@ public sealed class UringRefusalTests
     [Theory]
     [InlineData(EngineKind.Epoll, null)]
     [InlineData(EngineKind.Auto, "epoll")]
-    public void Requesting_epoll_logs_no_notice(EngineKind kind, string? variable)
+    public void Requesting_epoll_logs_no_diagnostic_event(EngineKind kind, string? variable)
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "epoll needs Linux.");
         List<DiagnosticEvent> notices = [];

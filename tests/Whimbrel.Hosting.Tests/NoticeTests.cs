@@ -7,7 +7,7 @@ namespace Whimbrel.Hosting.Tests;
 public sealed class NoticeTests
 {
     [Fact]
-    public async Task A_notice_is_a_line_of_its_server_with_an_event_id_for_its_kind()
+    public async Task A_diagnostic_event_is_a_line_of_its_server_with_an_event_id_for_its_kind()
     {
         await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>().AddWhimbrelServer<Visitor>("Chat", scopePerSession: true), ("Chat:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
@@ -40,7 +40,7 @@ public sealed class NoticeTests
     }
 
     [Fact]
-    public void Ten_notices_of_one_kind_a_minute_are_logged_and_then_the_number_left_out()
+    public void Ten_diagnostic_events_of_one_kind_a_minute_are_logged_and_then_the_number_left_out()
     {
         Clock clock = new();
         using TestLog lines = new();

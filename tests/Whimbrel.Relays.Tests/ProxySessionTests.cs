@@ -123,7 +123,7 @@ public sealed class ProxySessionTests
     [Theory]
     [InlineData(false, "ServesUntrusted")]
     [InlineData(true, "ProxyFault.NotAHeader")]
-    public void Without_OnRefused_one_notice_a_minute_says_why(bool isTrusted, string expected)
+    public void Without_OnRefused_one_diagnostic_event_a_minute_says_why(bool isTrusted, string expected)
     {
         List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();

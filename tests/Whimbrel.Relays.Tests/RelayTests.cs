@@ -391,7 +391,7 @@ public sealed class RelayTests
     }
 
     [Fact]
-    public async Task A_check_sees_a_target_that_accepts_and_ends_at_once_and_a_notice_says_so()
+    public async Task A_check_sees_a_target_that_accepts_and_ends_at_once_and_a_diagnostic_event_says_so()
     {
         using TcpListener ends = Listen();
         Task ending = EndEachAsync(ends, isReset: false, []);

@@ -229,7 +229,7 @@ public sealed class ConnectionTests
     }
 
     [Fact]
-    public void A_notice_that_broadcasts_inside_a_broadcast_does_not_disturb_it()
+    public void A_diagnostic_event_that_broadcasts_inside_a_broadcast_does_not_disturb_it()
     {
         SessionGroup group = new("all");
         byte[] message = [.. Enumerable.Range(0, 200).Select(static i => (byte)i)];

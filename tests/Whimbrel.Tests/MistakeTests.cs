@@ -93,7 +93,7 @@ public sealed class MistakeTests
     }
 
     [Fact]
-    public void A_notice_is_written_to_standard_error_with_the_exception_if_its_handler_throws()
+    public void A_diagnostic_event_is_written_to_standard_error_with_the_exception_if_its_handler_throws()
     {
         TextWriter old = Console.Error;
         StringWriter text = new();
@@ -137,7 +137,7 @@ public sealed class MistakeTests
     }
 
     [Fact]
-    public void Notices_name_the_override_that_threw_and_both_exceptions_of_an_OnError()
+    public void Diagnostic_events_name_the_override_that_threw_and_both_exceptions_of_an_OnError()
     {
         MemoryEngine engine = NewEngine();
         Session[] sessions = [new TakesTooMuch(), new Frames(), new ErrorThrows()];
@@ -157,7 +157,7 @@ public sealed class MistakeTests
     }
 
     [Fact]
-    public void Each_event_of_a_server_that_throws_has_a_notice()
+    public void Each_event_of_a_server_that_throws_has_a_diagnostic_event()
     {
         MemoryEngine engine = NewEngine();
         EventsThrow server = new(new ServerOptions { Engine = engine, EndPoint = s_here });

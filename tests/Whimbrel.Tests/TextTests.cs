@@ -181,7 +181,7 @@ public sealed class TextTests
     [InlineData("\0\u007f\u0080\u009b", @"\u0000\u007f\u0080\u009b")]
     [InlineData("\u2028\u2029\u202a\u202e\u2066\u2069", @"\u2028\u2029\u202a\u202e\u2066\u2069")]
     [InlineData("plain, ümlaut \u00a0 \u2027 \u202f \u2065 \u206a \ud83d\ude00 C:\\new", "plain, ümlaut \u00a0 \u2027 \u202f \u2065 \u206a \ud83d\ude00 C:\\new")]
-    public void Control_characters_of_foreign_values_are_escaped_in_notices_errors_and_reasons(string foreign, string escaped)
+    public void Control_characters_of_foreign_values_are_escaped_in_diagnostic_events_errors_and_reasons(string foreign, string escaped)
     {
         Assert.Equal(escaped, new DiagnosticEvent(DiagnosticEventKind.System, foreign, "page.md").Message);
         Assert.Equal(escaped, (default(DiagnosticEvent) with { Message = foreign }).Message);
@@ -194,7 +194,7 @@ public sealed class TextTests
     }
 
     [Fact]
-    public void A_notice_prints_its_message_and_names_its_page_and_the_command()
+    public void A_diagnostic_event_prints_its_message_and_names_its_page_and_the_command()
     {
         DiagnosticEvent notice = new(DiagnosticEventKind.System, "Something happened.", "port-taken.md");
         Assert.Equal("Something happened.", notice.ToString());
@@ -203,7 +203,7 @@ public sealed class TextTests
     }
 
     [Fact]
-    public void A_notice_on_standard_error_has_the_stack_trace_and_no_line_that_a_value_forged()
+    public void A_diagnostic_event_on_standard_error_has_the_stack_trace_and_no_line_that_a_value_forged()
     {
         Exception thrown = Assert.Throws<InvalidOperationException>(ThrowForeign);
         string[] lines = StandardError.TextOf(new DiagnosticEvent(DiagnosticEventKind.UserException, $"a timer threw {ErrorText.Of(thrown)}.", "user-exception.md", thrown)).Split('\n');

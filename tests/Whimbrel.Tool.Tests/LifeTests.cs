@@ -84,7 +84,7 @@ public class LifeTests
         RunningTool.AssertRefused(expected, "whimbrel ", arguments);
 
     [Fact]
-    public async Task Explain_prints_the_page_that_a_notice_named_and_lists_them_all()
+    public async Task Explain_prints_the_page_that_a_diagnostic_event_named_and_lists_them_all()
     {
         var (code, page, _) = await RunningTool.Run(null, "explain", "docs/symptoms/descriptor-limit.md");
         Assert.Equal(0, code);

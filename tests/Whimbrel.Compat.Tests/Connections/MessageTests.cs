@@ -64,7 +64,7 @@ public sealed class MessageTests : IAsyncLifetime
     }
 
     [Fact]
-    public void A_notice_names_the_class_of_the_user()
+    public void A_diagnostic_event_names_the_class_of_the_user()
     {
         foreach (Func<TcpServer, TcpSession> make in (Func<TcpServer, TcpSession>[])[static s => new Throwing(s, wantsSent: false), static s => new ThrowingTelling(s)])
         {

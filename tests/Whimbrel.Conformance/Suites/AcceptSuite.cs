@@ -572,7 +572,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ accepting that fails
 
     [Fact]
-    public void A_listener_with_a_shut_down_socket_is_closed_with_a_notice_and_the_loop_does_not_spin() => Run(rig =>
+    public void A_listener_with_a_shut_down_socket_is_closed_with_a_diagnostic_event_and_the_loop_does_not_spin() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test needs the socket's descriptor.");
         Assert.SkipWhen(rig.IsUnix, "poll does not report the shutdown of a Unix socket.");
@@ -687,7 +687,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Repeatedly_failing_accepts_rest_the_listener_with_one_notice_and_then_accepting_continues() => Run(rig =>
+    public void Repeatedly_failing_accepts_rest_the_listener_with_one_diagnostic_event_and_then_accepting_continues() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
         Listener listener = ListenerOf(rig);

@@ -184,7 +184,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     [InlineData("keeps the item and throws")]
     [InlineData("runs it at once")]
     [InlineData("runs it twice")]
-    public void A_dispatcher_that_breaks_its_contract_causes_a_notice_and_loses_no_callback(string what) => Run(rig =>
+    public void A_dispatcher_that_breaks_its_contract_causes_a_diagnostic_event_and_loses_no_callback(string what) => Run(rig =>
     {
         if (what != "runs it twice") rig.Expect("The Dispatcher threw");
         int calls = 0;

@@ -200,7 +200,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(4)]
-    public void A_notice_handler_that_throws_has_no_effect_on_sessions() => Run(rig =>
+    public void A_diagnostic_event_handler_that_throws_has_no_effect_on_sessions() => Run(rig =>
     {
         SessionGroup group = new();
         RecordingServer server = rig.Serve(
@@ -484,7 +484,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ without OnError
 
     [Fact, Contract(4)]
-    public void An_exception_of_a_session_without_OnError_is_reported_by_one_notice_and_all_are_counted() => Run(rig =>
+    public void An_exception_of_a_session_without_OnError_is_reported_by_one_diagnostic_event_and_all_are_counted() => Run(rig =>
     {
         rig.Expect("OnReceived of SilentSession");
         Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new SilentSession()));
@@ -512,7 +512,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(4)]
-    public void An_exception_of_an_async_void_override_after_its_await_is_a_notice_and_does_not_end_the_process() => Run(rig =>
+    public void An_exception_of_an_async_void_override_after_its_await_is_a_diagnostic_event_and_does_not_end_the_process() => Run(rig =>
     {
         rig.Expect("an async void callback");
         Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new AsyncVoidSession()));
@@ -533,7 +533,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     }
 
     [Fact, Contract(4)]
-    public void A_session_with_an_OnError_of_its_own_is_counted_and_gets_no_notice() => Run(rig =>
+    public void A_session_with_an_OnError_of_its_own_is_counted_and_gets_no_diagnostic_event() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -547,7 +547,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_factory_that_throws_or_returns_null_is_reported_by_one_notice_of_a_server_without_OnError(bool throws) => Run(rig =>
+    public void A_factory_that_throws_or_returns_null_is_reported_by_one_diagnostic_event_of_a_server_without_OnError(bool throws) => Run(rig =>
     {
         rig.Expect("The factory of the server");
         Func<Session> factory = throws ? static () => throw new InvalidDataException("no session") : static () => null!;
@@ -561,7 +561,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Exceptions_of_a_datagram_handler_without_OnError_are_reported_by_one_notice() => Run(rig =>
+    public void Exceptions_of_a_datagram_handler_without_OnError_are_reported_by_one_diagnostic_event() => Run(rig =>
     {
         rig.Expect("OnReceived of SilentHandler");
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new SilentHandler());

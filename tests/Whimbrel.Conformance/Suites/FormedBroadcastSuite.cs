@@ -291,7 +291,7 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     });
 
     [Fact, Contract(17, 4)]
-    public void Shared_memory_that_throws_skips_its_broadcast_and_causes_a_notice() => Run(rig =>
+    public void Shared_memory_that_throws_skips_its_broadcast_and_causes_a_diagnostic_event() => Run(rig =>
     {
         rig.Expect("memory that was broadcast threw");
         (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);

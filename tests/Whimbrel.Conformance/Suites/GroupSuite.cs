@@ -135,7 +135,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(17)]
-    public void A_predicate_that_throws_skips_that_member_and_causes_a_notice() => Run(rig =>
+    public void A_predicate_that_throws_skips_that_member_and_causes_a_diagnostic_event() => Run(rig =>
     {
         rig.Expect("a broadcast predicate threw");
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);

@@ -133,7 +133,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(SlowConsumer.Disconnect, false)]
     [InlineData(SlowConsumer.DropNewest, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void A_broadcast_above_a_members_whole_limit_skips_it_with_a_notice_and_ends_nothing(SlowConsumer policy, bool onLoop) => Run(rig =>
+    public void A_broadcast_above_a_members_whole_limit_skips_it_with_a_diagnostic_event_and_ends_nothing(SlowConsumer policy, bool onLoop) => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig, policy);
         SessionGroup group = new("news");

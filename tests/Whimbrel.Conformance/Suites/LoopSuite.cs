@@ -268,7 +268,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(14)]
-    public void A_callback_that_blocks_its_loop_is_named_in_a_notice() => Run(
+    public void A_callback_that_blocks_its_loop_is_named_in_a_diagnostic_event() => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
@@ -393,7 +393,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(14)]
-    public void Each_callback_has_a_notice_of_its_own_in_a_minute() => Run(
+    public void Each_callback_has_a_diagnostic_event_of_its_own_in_a_minute() => Run(
         rig =>
         {
             // The watchdog needs two checks, 100 ms apart; a busy machine delays them.

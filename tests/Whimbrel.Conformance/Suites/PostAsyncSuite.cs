@@ -36,7 +36,7 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(4)]
-    public void An_exception_of_a_posted_function_goes_to_the_awaiting_caller_and_not_into_a_notice() => Run(rig =>
+    public void An_exception_of_a_posted_function_goes_to_the_awaiting_caller_and_not_into_a_diagnostic_event() => Run(rig =>
     {
         rig.Serve();
         Loop loop = rig.Engine.GetLoop(0);

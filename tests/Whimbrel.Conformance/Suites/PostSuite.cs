@@ -34,7 +34,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("Post")]
     [InlineData("Post with state")]
     [InlineData("Dispatch")]
-    public void An_exception_of_async_code_after_an_await_is_one_notice_and_the_loop_continues(string form) => Run(rig =>
+    public void An_exception_of_async_code_after_an_await_is_one_diagnostic_event_and_the_loop_continues(string form) => Run(rig =>
     {
         rig.Expect("threw InvalidDataException: late");
         rig.Serve();
@@ -106,7 +106,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(4, 14)]
-    public void A_posted_action_that_throws_gives_a_notice_and_the_loop_continues() => Run(rig =>
+    public void A_posted_action_that_throws_gives_a_diagnostic_event_and_the_loop_continues() => Run(rig =>
     {
         rig.Expect("a posted action threw");
         RecordingServer server = rig.Serve();

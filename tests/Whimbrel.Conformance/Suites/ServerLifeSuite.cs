@@ -117,7 +117,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     [InlineData("connected")]
     [InlineData("disconnecting")]
     [InlineData("disconnected")]
-    public void An_exception_of_another_event_is_reported_by_a_notice_and_ends_nothing(string name) => Run(rig =>
+    public void An_exception_of_another_event_is_reported_by_a_diagnostic_event_and_ends_nothing(string name) => Run(rig =>
     {
         rig.Expect("an event of the server");
         RecordingServer server = rig.MakeServer(s_echo);

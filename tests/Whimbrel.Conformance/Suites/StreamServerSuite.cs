@@ -44,7 +44,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void When_the_handler_throws_only_its_connection_is_aborted_and_a_notice_is_logged(bool atOnce) => Run(rig =>
+    public void When_the_handler_throws_only_its_connection_is_aborted_and_a_diagnostic_event_is_logged(bool atOnce) => Run(rig =>
     {
         rig.Expect("on purpose");
         CloseReason reason = default;

@@ -284,7 +284,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact, Contract(1)]
-    public void Out_of_descriptors_it_sheds_new_connections_gives_a_notice_and_recovers_by_itself() => Run(rig =>
+    public void Out_of_descriptors_it_sheds_new_connections_gives_a_diagnostic_event_and_recovers_by_itself() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Needs the descriptor limit of Linux; for the memory engine see MemoryFaultTests.");
         // Before it listens: io_uring uses the limit that applied when its accept started.

@@ -502,7 +502,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     }, loops: 1);
 
     [Fact, Contract(4)]
-    public void An_exception_of_a_timer_is_a_notice_and_waiters_are_still_notified() => Run(rig =>
+    public void An_exception_of_a_timer_is_a_diagnostic_event_and_waiters_are_still_notified() => Run(rig =>
     {
         rig.Expect("a timer threw");
         Loop loop = Started(rig);

@@ -42,7 +42,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void An_async_callback_of_a_timer_runs_one_at_a_time_and_what_it_throws_later_is_a_notice() => Run(rig =>
+    public void An_async_callback_of_a_timer_runs_one_at_a_time_and_what_it_throws_later_is_a_diagnostic_event() => Run(rig =>
     {
         rig.Expect("a timer threw InvalidDataException");
         rig.Serve();
@@ -255,7 +255,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(4, 14)]
-    public void An_exception_of_a_loops_timer_is_a_notice_and_of_a_sessions_timer_ends_the_session() => Run(rig =>
+    public void An_exception_of_a_loops_timer_is_a_diagnostic_event_and_of_a_sessions_timer_ends_the_session() => Run(rig =>
     {
         rig.Expect("a timer threw");
         RecordingServer server = rig.Serve(static s => s.AtTimer = static (_, _) => throw new InvalidOperationException("on purpose"));

@@ -102,7 +102,7 @@ public sealed partial class HandlerTests
     [InlineData("/twice", "The client gets the answer that was complete before.")]
     [InlineData("/field", "The client gets the answer that was complete before.")]
     [InlineData("/part", "A part of the answer had been sent, so the connection is reset.")]
-    public void The_notice_says_what_the_client_gets(string path, string outcome)
+    public void The_diagnostic_event_says_what_the_client_gets(string path, string outcome)
     {
         using Web web = new();
         web.Network.RethrowsExceptions = false;
@@ -131,7 +131,7 @@ public sealed partial class HandlerTests
     }
 
     [Fact]
-    public void A_value_of_a_request_cannot_forge_a_line_of_a_notice()
+    public void A_value_of_a_request_cannot_forge_a_line_of_a_diagnostic_event()
     {
         using Web web = new();
         web.Network.RethrowsExceptions = false;

@@ -62,7 +62,7 @@ public sealed class WsExceptionTests
     [InlineData("89 ping", false, "OnPing")]
     [InlineData("8A pong", false, "OnPong")]
     [InlineData("88 \\03\\E8", false, "OnClosing")]
-    public void The_notice_names_the_callback_and_what_the_peer_gets(string frame, bool inPieces, string callback)
+    public void The_diagnostic_event_names_the_callback_and_what_the_peer_gets(string frame, bool inPieces, string callback)
     {
         using Serving.Web web = new();
         web.Network.RethrowsExceptions = false;

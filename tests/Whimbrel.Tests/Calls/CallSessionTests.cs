@@ -61,7 +61,7 @@ public sealed class CallSessionTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_session_that_answers_no_call_for_ten_seconds_gives_a_notice(bool answers)
+    public void A_session_that_answers_no_call_for_ten_seconds_gives_a_diagnostic_event(bool answers)
     {
         List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();

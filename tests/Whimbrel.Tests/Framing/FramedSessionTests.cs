@@ -90,7 +90,7 @@ public sealed class FramedSessionTests
     [Theory]
     [InlineData("GET / HTTP/1.1\r\n\r\n", "look like text: does the peer send lines or HTTP?")]
     [InlineData("\u0016\u0003\u0001\u0002\u0000\u0001", "look like TLS")]
-    public void Bytes_of_another_protocol_give_one_notice_that_names_the_likely_cause(string sent, string expected)
+    public void Bytes_of_another_protocol_give_one_diagnostic_event_that_names_the_likely_cause(string sent, string expected)
     {
         List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
