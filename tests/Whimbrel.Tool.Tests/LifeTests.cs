@@ -91,7 +91,7 @@ public class LifeTests
         Assert.Equal("# No descriptor left", page[0]);
         var (_, pages, errors) = await RunningTool.Run(null, "explain");
         Assert.Contains("descriptor-limit: No descriptor left", pages);
-        Assert.Contains("accept-failed: Nobody is accepted any more", pages);
+        Assert.Contains("accept-failed: New connections are no longer accepted", pages);
         Assert.Empty(errors);
     }
 
