@@ -5,7 +5,8 @@ using Microsoft.CodeAnalysis.Text;
 
 namespace Whimbrel.Compat.Templates;
 
-/// <summary>Adds the classes of the old APIs that many have in common to the compilation of Whimbrel.Compat.</summary>
+/// <summary>Adds the classes of the original APIs that are generated from texts to the compilation of
+/// Whimbrel.Compat.</summary>
 [Generator]
 public sealed class ClassGenerator : IIncrementalGenerator
 {

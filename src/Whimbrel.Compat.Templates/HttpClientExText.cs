@@ -10,8 +10,9 @@ internal static class HttpClientExText
         namespace NetCoreServer;
 
         /// <summary>
-        /// A client of HTTP/1.1{{v.Over}} whose requests are awaited, one at a time. It connects itself. A response stays with who awaits it; the task fails when
-        /// the response breaks a rule, the connection ends before it, or the timeout passes (<see cref="OneRequest"/>).
+        /// HTTP/1.1 client{{v.Over}} with awaited requests, one at a time. It connects automatically. The caller owns the
+        /// response. The task fails if the response breaks a rule, the connection ends before it, or the timeout passes
+        /// (<see cref="OneRequest"/>).
         /// </summary>
         public class Http{{v.S}}ClientEx : Http{{v.S}}Client, IOneRequest
         {
@@ -26,13 +27,13 @@ internal static class HttpClientExText
 
             string IOneRequest.Failure => Failure;
 
-            /// <summary>Sends <see cref="HttpClient.Request"/>, and gives its response.</summary>
-            /// <param name="timeout">Null for a minute.</param>
+            /// <summary>Sends <see cref="HttpClient.Request"/>, and returns its response.</summary>
+            /// <param name="timeout">Longest wait; null for one minute.</param>
             public Task<HttpResponse> SendRequest(TimeSpan? timeout = null) => SendRequest(Request, timeout);
 
-            /// <summary>Sends a request, and gives its response.</summary>
-            /// <param name="request">The request.</param>
-            /// <param name="timeout">Null for a minute.</param>
+            /// <summary>Sends a request, and returns its response.</summary>
+            /// <param name="request">Request of the client.</param>
+            /// <param name="timeout">Longest wait; null for one minute.</param>
             public Task<HttpResponse> SendRequest(HttpRequest request, TimeSpan? timeout = null) => _one.Begin(request, timeout);
 
         {{string.Join("\n\n", ((string[])["Head", "Get"]).Select(m => Plain(m)))}}
@@ -44,20 +45,20 @@ internal static class HttpClientExText
             /// <summary>Sends the request that waits for the connection.</summary>
             protected override void On{{v.Ready}}() => _one.Connected();
 
-            /// <summary>The connection has ended; a request without a response fails.</summary>
+            /// <summary>Fails a request without a response, because the connection has ended.</summary>
             protected override void OnDisconnected()
             {
                 base.OnDisconnected();
                 _one.Ended();
             }
 
-            /// <summary>The response is there.</summary>
-            /// <param name="response">The response.</param>
+            /// <summary>Completes the request.</summary>
+            /// <param name="response">Response of the server.</param>
             protected override void OnReceivedResponse(HttpResponse response) => _one.Answered();
 
-            /// <summary>The response broke a rule.</summary>
-            /// <param name="response">What there is of it.</param>
-            /// <param name="error">Which rule.</param>
+            /// <summary>Stores the error of a response that broke a rule.</summary>
+            /// <param name="response">Incomplete response.</param>
+            /// <param name="error">Description of the error.</param>
             protected override void OnReceivedResponseError(HttpResponse response, string error) => _one.Broken(error);
 
             /// <inheritdoc/>
@@ -81,17 +82,17 @@ internal static class HttpClientExText
         """;
 
     private static string Plain(string method) => $$"""
-            /// <summary>Sends {{method.ToUpperInvariant()}}, and gives its response.</summary>
-            /// <param name="url">The URL.</param>
-            /// <param name="timeout">Null for a minute.</param>
+            /// <summary>Sends {{method.ToUpperInvariant()}}, and returns its response.</summary>
+            /// <param name="url">URL.</param>
+            /// <param name="timeout">Longest wait; null for one minute.</param>
             public Task<HttpResponse> Send{{method}}Request(string url, TimeSpan? timeout = null) => _one.Begin(() => Request.Make{{method}}Request(url), timeout);
         """;
 
     private static string Full(string method) => $$"""
-            /// <summary>Sends {{method.ToUpperInvariant()}}, and gives its response.</summary>
-            /// <param name="url">The URL.</param>
-            /// <param name="content">The body.</param>
-            /// <param name="timeout">Null for a minute.</param>
+            /// <summary>Sends {{method.ToUpperInvariant()}}, and returns its response.</summary>
+            /// <param name="url">URL.</param>
+            /// <param name="content">Body, sent as UTF-8.</param>
+            /// <param name="timeout">Longest wait; null for one minute.</param>
             public Task<HttpResponse> Send{{method}}Request(string url, string content, TimeSpan? timeout = null) => _one.Begin(() => Request.Make{{method}}Request(url, content), timeout);
         """;
 }

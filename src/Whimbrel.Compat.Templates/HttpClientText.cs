@@ -10,8 +10,10 @@ internal static class HttpClientText
         namespace NetCoreServer;
 
         /// <summary>
-        /// A client of HTTP/1.1{{v.Over}}: send requests, and override <see cref="OnReceivedResponse"/>. Responses are read strictly, within limits, and told in the order of the
-        /// requests (<see cref="HttpAsking"/>). Host is added where a request has none.
+        /// HTTP/1.1 client{{v.Over}}: send requests, and override <see cref="OnReceivedResponse"/>. Responses are parsed
+        /// strictly, within limits, and reported in the order of the requests (<see cref="HttpAsking"/>). A missing
+        /// Host is
+        /// added.
         /// </summary>
         public class Http{{v.S}}Client : {{v.Transport}}Client, IHttpAsking
         {
@@ -20,14 +22,14 @@ internal static class HttpClientText
             private readonly HttpAsking _http;
 
         {{Members.Constructors(v, $"Http{v.S}Client", " => _http = new HttpAsking(this);")}}
-            /// <summary>For the request: compose it and send it.</summary>
+            /// <summary>Request to compose and send.</summary>
             public HttpRequest Request
             {
                 get => _http.Request;
                 protected set => _http.Request = value;
             }
 
-            /// <summary>The response that is being read.</summary>
+            /// <summary>Response that is being parsed.</summary>
             protected HttpResponse Response
             {
                 get => _http.Response;
@@ -41,34 +43,34 @@ internal static class HttpClientText
             private protected HttpAsking Asking => _http;
 
         {{Members.Twice((a, result, how, gives) => Requests(a, result, how, gives))}}
-            /// <summary>Reads responses.</summary>
-            /// <param name="buffer">Where their bytes lie.</param>
-            /// <param name="offset">Where they begin.</param>
-            /// <param name="size">How many they are.</param>
+            /// <summary>Parses responses.</summary>
+            /// <param name="buffer">Array with the received bytes.</param>
+            /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+            /// <param name="size">Number of bytes.</param>
             protected override void OnReceived(byte[] buffer, long offset, long size) => _http.Receive(buffer, offset, size);
 
-            /// <summary>The connection has ended. A response that ends with it is told.</summary>
+            /// <summary>Reports a response that ends with the connection.</summary>
             protected override void OnDisconnected()
             {
                 _http.Ended();
                 _http.Begin();
             }
 
-            /// <summary>The header of a response was read; its body comes.</summary>
-            /// <param name="response">The response, without its body.</param>
+            /// <summary>Called when the header of a response was parsed, before its body.</summary>
+            /// <param name="response">Response without its body.</param>
             protected virtual void OnReceivedResponseHeader(HttpResponse response)
             {
             }
 
-            /// <summary>A response is there.</summary>
-            /// <param name="response">The response. Cleared when this has returned.</param>
+            /// <summary>Called for each response.</summary>
+            /// <param name="response">Response. Cleared when this call has returned.</param>
             protected virtual void OnReceivedResponse(HttpResponse response)
             {
             }
 
-            /// <summary>A response broke a rule, or was not finished. The connection ends.</summary>
-            /// <param name="response">What there is of it.</param>
-            /// <param name="error">Which rule.</param>
+            /// <summary>Called for an invalid or incomplete response. The connection ends.</summary>
+            /// <param name="response">Incomplete response.</param>
+            /// <param name="error">Description of the error.</param>
             protected virtual void OnReceivedResponseError(HttpResponse response, string error)
             {
             }
@@ -98,10 +100,10 @@ internal static class HttpClientText
             public {{result}} SendRequest{{a}}() => SendRequest{{a}}(Request);
 
             /// <summary>Sends a request{{how}}.</summary>
-            /// <param name="request">The request. Copied.</param>
+            /// <param name="request">Request to send. Its bytes are copied.</param>
             /// <returns>{{gives}}</returns>
             public {{result}} SendRequest{{a}}(HttpRequest request) => _http.Report(request, Address, Port, UsualPort) ? Send{{a}}(request.Cache.AsSpan()) : default;
 
-        {{Members.Forms($"public {result} SendRequestBody{a}", $"Sends a part of the body of a request{how}.", gives, $" => Send{a}(buffer);", text: "body")}}
+        {{Members.Forms($"public {result} SendRequestBody{a}", $"Sends a part of a request's body{how}.", gives, $" => Send{a}(buffer);", text: "body")}}
         """;
 }

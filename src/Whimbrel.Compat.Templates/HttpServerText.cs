@@ -9,31 +9,32 @@ internal static class HttpServerText
 
         namespace NetCoreServer;
 
-        /// <summary>A server of HTTP/1.1{{v.Over}}: make its sessions in <see cref="CreateSession"/>. Files of folders are answered by themselves.</summary>
+        /// <summary>HTTP/1.1 server{{v.Over}}: override <see cref="CreateSession"/>. Static content is sent automatically.</summary>
         public class Http{{v.S}}Server : {{v.Transport}}Server
         {
         {{Members.Constructors(v, $"Http{v.S}Server")}}
-            /// <summary>What is answered to GET without asking a session: whole responses by their path.</summary>
+            /// <summary>Complete responses by path, which answer GET requests automatically.</summary>
             public FileCache Cache { get; } = new();
 
-            /// <summary>Limits of the requests of new sessions.</summary>
+            /// <summary>Limits for requests of new sessions.</summary>
             internal Whimbrel.Http.HttpOptions Limits { get; set; } = HttpLimits.OfServers;
 
-            /// <summary>Answers GET for the files of a folder, and follows it.</summary>
-            /// <param name="path">The folder.</param>
-            /// <param name="prefix">Before the path of each file in its URL.</param>
-            /// <param name="filter">Names of the files, with <c>*</c> and <c>?</c>. The default takes all.</param>
-            /// <param name="timeout">What Cache-Control says, and when a file is read again. The default is an hour.</param>
+            /// <summary>Answers GET requests with the files of a folder, and watches it.</summary>
+            /// <param name="path">Path of the folder.</param>
+            /// <param name="prefix">Prefix of the URLs, before the path of each file.</param>
+            /// <param name="filter">Pattern of file names, with <c>*</c> and <c>?</c>. The default matches all.</param>
+            /// <param name="timeout">Value of Cache-Control, and time after which a file is read again. Default one
+            /// hour.</param>
             public void AddStaticContent(string path, string prefix = "/", string filter = "*.*", TimeSpan? timeout = null) => StaticContent.Add(Cache, path, prefix, filter, timeout);
 
-            /// <summary>Answers for a folder no more.</summary>
-            /// <param name="path">The folder, as it was given.</param>
+            /// <summary>Removes the files of a folder.</summary>
+            /// <param name="path">Path, as passed to <see cref="AddStaticContent"/>.</param>
             public void RemoveStaticContent(string path) => Cache.RemovePath(path);
 
-            /// <summary>Answers for no folder any more.</summary>
+            /// <summary>Removes all static content.</summary>
             public void ClearStaticContent() => Cache.Clear();
 
-            /// <summary>Makes the session of a connection.</summary>
+            /// <summary>Creates the session for a connection.</summary>
             protected override {{v.Transport}}Session CreateSession() => new Http{{v.S}}Session(this);
 
             /// <inheritdoc/>

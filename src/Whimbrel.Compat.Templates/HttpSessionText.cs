@@ -9,15 +9,15 @@ internal static class HttpSessionText
         namespace NetCoreServer;
 
         /// <summary>
-        /// The server's side of an HTTP/1.1 connection{{v.Over}}: override <see cref="OnReceivedRequest"/> and send a response. Requests are read strictly, within limits, and told in
-        /// their order (<see cref="HttpServing"/>).
+        /// HTTP/1.1 session of a server{{v.Over}}: override <see cref="OnReceivedRequest"/> and send a response. Requests
+        /// are parsed strictly, within limits, and reported in order (<see cref="HttpServing"/>).
         /// </summary>
         public class Http{{v.S}}Session : {{v.Transport}}Session, IHttpServed
         {
             private readonly HttpServing _http;
 
-            /// <summary>Makes the session of a connection.</summary>
-            /// <param name="server">Its server.</param>
+            /// <summary>Creates the session for a connection.</summary>
+            /// <param name="server">Server of the session.</param>
             public Http{{v.S}}Session(Http{{v.S}}Server server)
                 : base(server)
             {
@@ -26,13 +26,13 @@ internal static class HttpSessionText
                 _http = new HttpServing(this, server.Limits);
             }
 
-            /// <summary>What is answered without asking this session: the server's.</summary>
+            /// <summary>Cache of the server, whose entries answer GET requests automatically.</summary>
             public FileCache Cache { get; }
 
-            /// <summary>The request under way. Cleared when its callback has returned.</summary>
+            /// <summary>Current request. Cleared when its callback has returned.</summary>
             protected HttpRequest Request => _http.Request;
 
-            /// <summary>For the response: compose it and send it.</summary>
+            /// <summary>Response to compose and send.</summary>
             public HttpResponse Response => _http.Response;
 
             bool IHttpServed.IsUpgraded => IsUpgraded;
@@ -42,35 +42,36 @@ internal static class HttpSessionText
             private protected virtual bool IsUpgraded => false;
 
         {{Members.Twice((a, result, how, gives) => Responses(a, result, how, gives))}}
-            /// <summary>Reads requests. Call it with bytes of your own making, or leave it alone.</summary>
+            /// <summary>Parses requests. An override may pass other bytes to it.</summary>
             /// <param name="buffer">Where they lie.</param>
-            /// <param name="offset">Where they begin.</param>
-            /// <param name="size">How many they are.</param>
+            /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+            /// <param name="size">Number of bytes.</param>
             protected override void OnReceived(byte[] buffer, long offset, long size) => _http.Receive(buffer, offset, size);
 
-            /// <summary>The connection has ended. A request that was not whole is told as an error.</summary>
+            /// <summary>Reports an incomplete request as an error, because the connection has ended.</summary>
             protected override void OnDisconnected() => _http.Ended();
 
-            /// <summary>The header of a request was read; its body comes.</summary>
-            /// <param name="request">The request, without its body.</param>
+            /// <summary>Called when the header of a request was parsed, before its body.</summary>
+            /// <param name="request">Request without its body.</param>
             protected virtual void OnReceivedRequestHeader(HttpRequest request)
             {
             }
 
-            /// <summary>A request is there: answer it, here or later.</summary>
-            /// <param name="request">The request. Cleared when this has returned.</param>
+            /// <summary>Called for each request. Answer it here or later.</summary>
+            /// <param name="request">Request. Cleared when this call has returned.</param>
             protected virtual void OnReceivedRequest(HttpRequest request)
             {
             }
 
-            /// <summary>A GET is there that the cache can answer. The default sends that.</summary>
-            /// <param name="request">The request.</param>
-            /// <param name="content">The whole response. Not to be changed.</param>
+            /// <summary>Called for a GET request that the cache can answer. The default sends the cached
+            /// response.</summary>
+            /// <param name="request">Request of the client.</param>
+            /// <param name="content">Complete response. It must not be changed.</param>
             protected virtual void OnReceivedCachedRequest(HttpRequest request, byte[] content) => SendAsync(content);
 
-            /// <summary>A request broke a rule, or was not finished. It is answered, and the connection ends.</summary>
-            /// <param name="request">What there is of it.</param>
-            /// <param name="error">Which rule.</param>
+            /// <summary>Called for an invalid or incomplete request. It is answered, and the connection ends.</summary>
+            /// <param name="request">Incomplete request.</param>
+            /// <param name="error">Description of the error.</param>
             protected virtual void OnReceivedRequestError(HttpRequest request, string error)
             {
             }
@@ -89,7 +90,7 @@ internal static class HttpSessionText
 
             void IHttpServed.End() => Disconnect();
 
-            /// <summary>The request got its last answer.</summary>
+            /// <summary>Records that the request got its last answer.</summary>
             private protected void RefuseMore() => _http.NoteRefusal();
 
             private protected bool IsAnswered => _http.IsAnswered;
@@ -103,7 +104,7 @@ internal static class HttpSessionText
             public {{result}} SendResponse{{a}}() => SendResponse{{a}}(Response);
 
             /// <summary>Sends a response{{how}}.</summary>
-            /// <param name="response">The response. Copied.</param>
+            /// <param name="response">Response to send. Its bytes are copied.</param>
             /// <returns>{{gives}}</returns>
             public {{result}} SendResponse{{a}}(HttpResponse response)
             {
@@ -115,7 +116,7 @@ internal static class HttpSessionText
                 return sent;
             }
 
-        {{Members.Forms($"public {result} SendResponseBody{a}", $"Sends a part of the body of a response{how}.", gives, $$"""
+        {{Members.Forms($"public {result} SendResponseBody{a}", $"Sends a part of a response's body{how}.", gives, $$"""
 
                 {
                     {{result}} sent = Send{{a}}(buffer);

@@ -1,17 +1,17 @@
 namespace Whimbrel.Compat.Templates;
 
-/// <summary>A family of classes that one text makes: its name, and where its text differs.</summary>
+/// <summary>A family of classes generated from one text: its name and its differences.</summary>
 internal sealed class Kind
 {
     private Kind(string name, string server, string client) => (Name, Server, Client) = (name, server, client);
 
     internal static Kind Tcp { get; } = new("Tcp", "A TCP server", "A TCP client");
 
-    internal static Kind Ssl { get; } = new("Ssl", "A server over TLS", "A client over TLS") { IsTls = true, Shake = " and for the handshake" };
+    internal static Kind Ssl { get; } = new("Ssl", "A TLS server", "A TLS client") { IsTls = true, Shake = " and for the handshake" };
 
-    internal static Kind Uds { get; } = new("Uds", "A server at a Unix socket", "A client of a Unix socket") { IsUnix = true };
+    internal static Kind Uds { get; } = new("Uds", "A Unix socket server", "A Unix socket client") { IsUnix = true };
 
-    internal static Kind Udp { get; } = new("Udp", "A UDP socket that answers", "A UDP socket that sends to one end point") { IsUdp = true };
+    internal static Kind Udp { get; } = new("Udp", "A UDP server", "A UDP client") { IsUdp = true };
 
     internal string Name { get; }
 

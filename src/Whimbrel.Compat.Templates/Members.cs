@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Templates;
 
-/// <summary>Groups of members that many classes have in the same way.</summary>
+/// <summary>Groups of members that several classes share.</summary>
 internal static class Members
 {
     /// <summary>The four constructors of servers and clients.</summary>
@@ -8,33 +8,34 @@ internal static class Members
     {
         (string type, string parameter, string words)[] forms =
         [
-            ("IPAddress address, int port", "address, port", "The address.|The port."),
-            ("string address, int port", "address, port", "The address, or a name.|The port."),
-            ("DnsEndPoint endpoint", "endpoint", "A name and a port."),
-            ("IPEndPoint endpoint", "endpoint", "An address and a port."),
+            ("IPAddress address, int port", "address, port", "IP address.|Port number."),
+            ("string address, int port", "address, port", "IP address.|Port number."),
+            ("DnsEndPoint endpoint", "endpoint", "Host name and port."),
+            ("IPEndPoint endpoint", "endpoint", "Address and port."),
         ];
         return string.Join("\n\n", forms.Select(form =>
         {
             string[] names = form.parameter.Replace(" ", "").Split(',');
             string[] words = form.words.Split('|');
-            string context = v.IsTls ? "    /// <param name=\"context\">Certificates and rules of TLS.</param>\n" : "";
+            string context = v.IsTls ? "    /// <param name=\"context\">Certificates and settings of TLS.</param>\n" : "";
             string parameters = string.Concat(names.Select((n, i) => $"    /// <param name=\"{n}\">{words[i]}</param>\n"));
-            return $"    /// <summary>Makes one.</summary>\n{context}{parameters}    public {name}({(v.IsTls ? "SslContext context, " : "")}{form.type})\n        : base({(v.IsTls ? "context, " : "")}{form.parameter}){body}";
+            return $"    /// <summary>Creates an object.</summary>\n{context}{parameters}    public {name}({(v.IsTls ? "SslContext context, " : "")}{form.type})\n        : base({(v.IsTls ? "context, " : "")}{form.parameter}){body}";
         })) + "\n";
     }
 
-    /// <summary>Members that there are blocking, and as those that only queue.</summary>
+    /// <summary>Members with a blocking form and one that only queues.</summary>
     internal static string Twice(Func<string, string, string, string, string> make) =>
-        make("", "long", ", and waits until the system has it", "Bytes that were sent; 0: there is no connection.") + "\n\n"
-        + make("Async", "bool", "", "False: there is no connection, or no room.") + "\n";
+        make("", "long", ", and waits until the system has it", "Number of bytes sent; 0 if there is no connection.") + "\n\n"
+        + make("Async", "bool", "", "False if there is no connection, or no room.") + "\n";
 
-    /// <summary>The five forms of bytes and text: four of them lead to the one with a span of bytes.</summary>
+    /// <summary>Returns the five overloads for bytes and text; four of them call the one with a span of
+    /// bytes.</summary>
     /// <param name="head">Modifiers, result and name.</param>
-    /// <param name="summary">A sentence.</param>
-    /// <param name="returns">What is returned.</param>
-    /// <param name="body">Of the form with the span, which is <c>buffer</c>.</param>
-    /// <param name="before">Parameters before the bytes, as <c>int status</c>.</param>
-    /// <param name="text">What the forms of text call it.</param>
+    /// <param name="summary">Summary sentence.</param>
+    /// <param name="returns">Text of the returns element.</param>
+    /// <param name="body">Body of the overload with the span <c>buffer</c>.</param>
+    /// <param name="before">Parameter before the bytes, such as <c>int status</c>.</param>
+    /// <param name="text">Parameter name in the overloads for text.</param>
     internal static string Forms(string head, string summary, string returns, string body, string before = "", string text = "text")
     {
         string name = head.Split(' ').Last();
@@ -43,10 +44,10 @@ internal static class Members
         string result = $"    /// <returns>{returns}</returns>\n";
         string Doc(params string[] parameters) => $"    /// <summary>{summary}</summary>\n{firstDoc}{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}{result}";
         return string.Join("\n\n",
-            Doc($"{text}|Sent as UTF-8.") + $"    {head}({first}string {text})\n    {{\n        ArgumentNullException.ThrowIfNull({text});\n        return {name}({pass}{text}.AsSpan());\n    }}",
-            Doc($"{text}|Sent as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> {text})\n    {{\n        using PooledText utf8 = new({text});\n        return {name}({pass}utf8.Span);\n    }}",
-            Doc("buffer|The bytes. Copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}",
-            Doc("buffer|Where the bytes lie. Copied.", "offset|Where they begin.", "size|How many they are.") + $"    {head}({first}byte[] buffer, long offset, long size)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}",
-            Doc("buffer|The bytes. Copied.") + $"    {head}({first}ReadOnlySpan<byte> buffer){body}");
+            Doc($"{text}|Text to send as UTF-8.") + $"    {head}({first}string {text})\n    {{\n        ArgumentNullException.ThrowIfNull({text});\n        return {name}({pass}{text}.AsSpan());\n    }}",
+            Doc($"{text}|Text to send as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> {text})\n    {{\n        using PooledText utf8 = new({text});\n        return {name}({pass}utf8.Span);\n    }}",
+            Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}",
+            Doc("buffer|Array with the bytes, which are copied.", "offset|Offset of the first byte in <paramref name=\"buffer\"/>.", "size|Number of bytes.") + $"    {head}({first}byte[] buffer, long offset, long size)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}",
+            Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}ReadOnlySpan<byte> buffer){body}");
     }
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Templates;
 
-/// <summary>All classes of the old APIs that are made from a text.</summary>
+/// <summary>All classes of the original APIs that are generated from a text.</summary>
 internal static class OldClasses
 {
     private const string NetCoreServer = "NetCoreServer/", CSharpServer = "CSharpServer/";
@@ -8,8 +8,9 @@ internal static class OldClasses
     private static readonly Kind[] s_streams = [Kind.Tcp, Kind.Ssl, Kind.Uds];
     private static readonly string[] s_parts = ["Server", "Session", "Client"];
 
-    /// <summary>Path and text of each.</summary>
-    /// <param name="template">The text of a file of <c>Templates</c>, by its name without folder and extension.</param>
+    /// <summary>Returns path and text of each class.</summary>
+    /// <param name="template">Returns the text of a file of <c>Templates</c>, by name without folder and
+    /// extension.</param>
     internal static IEnumerable<KeyValuePair<string, string>> All(Func<string, string> template)
     {
         foreach (Kind kind in s_streams)

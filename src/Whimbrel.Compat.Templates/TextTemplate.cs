@@ -3,8 +3,11 @@ using System.Text;
 namespace Whimbrel.Compat.Templates;
 
 /// <summary>
-/// The text of a class out of a file of <c>src/Whimbrel.Compat/Templates</c>. A line that begins with N| is for those that have an address and a port, one with S| for
-/// TLS, one with U| for Unix sockets, one with T| for sessions, V| for servers, C| for clients, D| for UDP. @@ is the family, words between # are those of <see cref="Make"/>.
+/// Creates the text of a class from a file of <c>src/Whimbrel.Compat/Templates</c>. A line prefix selects classes: N|
+/// with
+/// address and port, S| TLS, U| Unix sockets, T| sessions, V| servers, C| clients, D| UDP. @@ is the family; words
+/// between #
+/// are replaced by <see cref="Make"/>.
 /// </summary>
 internal static class TextTemplate
 {

@@ -1,22 +1,22 @@
 namespace Whimbrel.Compat.Templates;
 
-/// <summary>NetCoreServer's UdpServer and UdpClient: what they share is written once.</summary>
+/// <summary>Text of NetCoreServer's UdpServer and UdpClient, with their common part once.</summary>
 internal static class UdpText
 {
-    private const string Queued = "False: it is closed, or there is no room.";
-    private const string Sent = "Bytes that were taken; 0: it is closed, or there was no room for a minute.";
+    private const string Queued = "False if it is closed, or there is no room.";
+    private const string Sent = "Number of bytes queued; 0 if it is closed, or there was no room for a minute.";
 
-    internal static string Server => Head("Server", "A UDP socket that answers: override <see cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
+    internal static string Server => Head("Server", "A UDP server: override <see cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
         + """
 
-            /// <summary>Where <see cref="Multicast(ReadOnlySpan{byte})"/> sends to: given at the start.</summary>
+            /// <summary>End point for <see cref="Multicast(ReadOnlySpan{byte})"/>, set by the start.</summary>
             public EndPoint MulticastEndpoint { get; private set; } = null!;
 
-            /// <summary>Between a start and the stop.</summary>
+            /// <summary>True from a start until the stop.</summary>
             public bool IsStarted { get; private set; }
 
-            /// <summary>Binds. Nothing is received before <see cref="ReceiveAsync"/>.</summary>
-            /// <returns>False: it is started already.</returns>
+            /// <summary>Binds the socket. Nothing is received before <see cref="ReceiveAsync"/>.</summary>
+            /// <returns>False if it is already started.</returns>
             /// <exception cref="SocketException">The address cannot be bound.</exception>
             public virtual bool Start()
             {
@@ -28,29 +28,29 @@ internal static class UdpText
                 return true;
             }
 
-            /// <summary>Binds, and multicasts to a group from now on.</summary>
-            /// <param name="multicastAddress">The group.</param>
-            /// <param name="multicastPort">Its port.</param>
-            /// <returns>False: it is started already.</returns>
+            /// <summary>Binds the socket, and sets the group for multicasts.</summary>
+            /// <param name="multicastAddress">Address of the group.</param>
+            /// <param name="multicastPort">Port of the group.</param>
+            /// <returns>False if it is already started.</returns>
             public virtual bool Start(IPAddress multicastAddress, int multicastPort) => Start(new IPEndPoint(multicastAddress, multicastPort));
 
-            /// <summary>Binds, and multicasts to a group from now on.</summary>
-            /// <param name="multicastAddress">The group.</param>
-            /// <param name="multicastPort">Its port.</param>
-            /// <returns>False: it is started already.</returns>
+            /// <summary>Binds the socket, and sets the group for multicasts.</summary>
+            /// <param name="multicastAddress">Address of the group.</param>
+            /// <param name="multicastPort">Port of the group.</param>
+            /// <returns>False if it is already started.</returns>
             public virtual bool Start(string multicastAddress, int multicastPort) => Start(new IPEndPoint(IPAddress.Parse(multicastAddress), multicastPort));
 
-            /// <summary>Binds, and multicasts to a group from now on.</summary>
-            /// <param name="multicastEndpoint">The group and its port.</param>
-            /// <returns>False: it is started already.</returns>
+            /// <summary>Binds the socket, and sets the group for multicasts.</summary>
+            /// <param name="multicastEndpoint">Address and port of the group.</param>
+            /// <returns>False if it is already started.</returns>
             public virtual bool Start(EndPoint multicastEndpoint)
             {
                 MulticastEndpoint = multicastEndpoint;
                 return Start();
             }
 
-            /// <summary>Sends what is queued, and closes.</summary>
-            /// <returns>False: it is not started.</returns>
+            /// <summary>Sends queued datagrams, and closes.</summary>
+            /// <returns>False if it is not started.</returns>
             public virtual bool Stop()
             {
                 if (!IsStarted) return false;
@@ -61,50 +61,51 @@ internal static class UdpText
                 return true;
             }
 
-            /// <summary>Stops and starts again, at the same port.</summary>
-            /// <returns>False: it was not started.</returns>
+            /// <summary>Stops, then starts at the same port.</summary>
+            /// <returns>False if it was not started.</returns>
             public virtual bool Restart() => Stop() && Start();
 
         """ + Forms("public virtual long Multicast", "Sends a datagram to the group, and waits for room.", Sent, " => MulticastEndpoint is { } group ? Send(group, buffer) : 0;")
         + Forms("public virtual bool MulticastAsync", "Queues a datagram for the group.", Queued, " => MulticastEndpoint is { } group && SendAsync(group, buffer);")
-        + Forms("public virtual long Send", "Sends a datagram to the group, or to its own address where there is none, and waits for room.", Sent, " => Send(MulticastEndpoint ?? Endpoint, buffer);")
+        + Forms("public virtual long Send", "Sends a datagram to the group, or to its own address without a group, and waits for room.", Sent, " => Send(MulticastEndpoint ?? Endpoint, buffer);")
         + Tail
         + """
 
-            /// <summary>It is bound, and about to start.</summary>
+            /// <summary>Called when the socket is bound, before the start.</summary>
             protected virtual void OnStarting()
             {
             }
 
-            /// <summary>It has started: the place to call <see cref="ReceiveAsync"/>.</summary>
+            /// <summary>Called when the server has started. Call <see cref="ReceiveAsync"/> here.</summary>
             protected virtual void OnStarted()
             {
             }
 
-            /// <summary>It is about to stop.</summary>
+            /// <summary>Called before the server stops.</summary>
             protected virtual void OnStopping()
             {
             }
 
-            /// <summary>It has stopped.</summary>
+            /// <summary>Called when the server has stopped.</summary>
             protected virtual void OnStopped()
             {
             }
 
         """ + Common("OnSent(peer, bytes);", "OnReceived(peer, buffer, 0, 0);", "Stop();");
 
-    internal static string Client => Head("Client", "A UDP socket that sends to one end point: override <see cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
+    internal static string Client => Head("Client", "A UDP client of one end point: override <see cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
         + """
 
-            /// <summary>Binds to the given address and port, instead of a free one: for members of a group. Set by <see cref="SetupMulticast"/>.</summary>
+            /// <summary>True to bind to the client's address and port instead of a free port, for members of a group.
+            /// See <see cref="SetupMulticast"/>.</summary>
             public bool OptionMulticast { get; set; }
 
-            /// <summary>Between a connect and the disconnect.</summary>
+            /// <summary>True from a connect until the disconnect.</summary>
             public bool IsConnected { get; private set; }
 
             /// <summary>Opens the socket. Nothing is received before <see cref="ReceiveAsync"/>.</summary>
-            /// <returns>False: it is open already.</returns>
-            /// <exception cref="SocketException">It cannot be bound.</exception>
+            /// <returns>False if it is already open.</returns>
+            /// <exception cref="SocketException">The socket cannot be bound.</exception>
             public virtual bool Connect()
             {
                 if (IsConnected) return false;
@@ -115,8 +116,8 @@ internal static class UdpText
                 return true;
             }
 
-            /// <summary>Sends what is queued, and closes.</summary>
-            /// <returns>False: it is not open.</returns>
+            /// <summary>Sends queued datagrams, and closes.</summary>
+            /// <returns>False if it is not open.</returns>
             public virtual bool Disconnect()
             {
                 if (!IsConnected) return false;
@@ -127,17 +128,19 @@ internal static class UdpText
                 return true;
             }
 
-            /// <summary>Closes it and opens it again.</summary>
-            /// <returns>False: it was not open.</returns>
+            /// <summary>Closes the socket and opens it again.</summary>
+            /// <returns>False if it was not open.</returns>
             public virtual bool Reconnect() => Disconnect() && Connect();
 
-            /// <summary>Makes the next connect one of a member of a group: at the given address and port, which others may share.</summary>
-            /// <param name="enable">True or false.</param>
+            /// <summary>Sets <see cref="OptionMulticast"/> and <see cref="OptionReuseAddress"/>, for members of a
+            /// group.</summary>
+            /// <param name="enable">New value.</param>
             public virtual void SetupMulticast(bool enable) => OptionMulticast = OptionReuseAddress = enable;
 
             /// <summary>Joins a group.</summary>
-            /// <param name="address">The group.</param>
-            /// <exception cref="SocketException">It cannot be joined, or the client is not connected.</exception>
+            /// <param name="address">Address of the group.</param>
+            /// <exception cref="SocketException">The group cannot be joined, or the client is not
+            /// connected.</exception>
             public virtual void JoinMulticastGroup(IPAddress address)
             {
                 _link.Join(address);
@@ -145,12 +148,13 @@ internal static class UdpText
             }
 
             /// <summary>Joins a group.</summary>
-            /// <param name="address">The group.</param>
-            /// <exception cref="SocketException">It cannot be joined, or the client is not connected.</exception>
+            /// <param name="address">Address of the group.</param>
+            /// <exception cref="SocketException">The group cannot be joined, or the client is not
+            /// connected.</exception>
             public virtual void JoinMulticastGroup(string address) => JoinMulticastGroup(IPAddress.Parse(address));
 
             /// <summary>Leaves a group.</summary>
-            /// <param name="address">The group.</param>
+            /// <param name="address">Address of the group.</param>
             /// <exception cref="SocketException">The client is not a member, or not connected.</exception>
             public virtual void LeaveMulticastGroup(IPAddress address)
             {
@@ -159,7 +163,7 @@ internal static class UdpText
             }
 
             /// <summary>Leaves a group.</summary>
-            /// <param name="address">The group.</param>
+            /// <param name="address">Address of the group.</param>
             /// <exception cref="SocketException">The client is not a member, or not connected.</exception>
             public virtual void LeaveMulticastGroup(string address) => LeaveMulticastGroup(IPAddress.Parse(address));
 
@@ -168,34 +172,34 @@ internal static class UdpText
         + Tail
         + """
 
-            /// <summary>It is about to open.</summary>
+            /// <summary>Called before the socket opens.</summary>
             protected virtual void OnConnecting()
             {
             }
 
-            /// <summary>It is open: the place to join groups, and to call <see cref="ReceiveAsync"/>.</summary>
+            /// <summary>Called when the socket is open. Join groups and call <see cref="ReceiveAsync"/> here.</summary>
             protected virtual void OnConnected()
             {
             }
 
-            /// <summary>It is about to close.</summary>
+            /// <summary>Called before the socket closes.</summary>
             protected virtual void OnDisconnecting()
             {
             }
 
-            /// <summary>It has closed. It may be opened again here.</summary>
+            /// <summary>Called when the socket has closed. It may be opened again here.</summary>
             protected virtual void OnDisconnected()
             {
             }
 
-            /// <summary>A group was joined.</summary>
-            /// <param name="address">The group.</param>
+            /// <summary>Called when a group was joined.</summary>
+            /// <param name="address">Address of the group.</param>
             protected virtual void OnJoinedMulticastGroup(IPAddress address)
             {
             }
 
-            /// <summary>A group was left.</summary>
-            /// <param name="address">The group.</param>
+            /// <summary>Called when a group was left.</summary>
+            /// <param name="address">Address of the group.</param>
             protected virtual void OnLeftMulticastGroup(IPAddress address)
             {
             }
@@ -220,31 +224,31 @@ internal static class UdpText
 
             private readonly UdpLink _link;
 
-            /// <summary>Makes one.</summary>
-            /// <param name="address">The address.</param>
-            /// <param name="port">The port.</param>
+            /// <summary>Creates an object.</summary>
+            /// <param name="address">IP address.</param>
+            /// <param name="port">Port number.</param>
             public Udp{{noun}}(IPAddress address, int port)
                 : this(new IPEndPoint(address, port))
             {
             }
 
-            /// <summary>Makes one.</summary>
-            /// <param name="address">The address.</param>
-            /// <param name="port">The port.</param>
+            /// <summary>Creates an object.</summary>
+            /// <param name="address">IP address.</param>
+            /// <param name="port">Port number.</param>
             public Udp{{noun}}(string address, int port)
                 : this(new IPEndPoint(IPAddress.Parse(address), port))
             {
             }
 
-            /// <summary>Makes one.</summary>
-            /// <param name="endpoint">A name, which is looked up when it opens, and a port.</param>
+            /// <summary>Creates an object.</summary>
+            /// <param name="endpoint">Host name, which is looked up when the socket opens, and port.</param>
             public Udp{{noun}}(DnsEndPoint endpoint)
                 : this(endpoint, endpoint.Host, endpoint.Port)
             {
             }
 
-            /// <summary>Makes one.</summary>
-            /// <param name="endpoint">An address and a port.</param>
+            /// <summary>Creates an object.</summary>
+            /// <param name="endpoint">Address and port.</param>
             public Udp{{noun}}(IPEndPoint endpoint)
                 : this(endpoint, endpoint.Address.ToString(), endpoint.Port)
             {
@@ -258,66 +262,67 @@ internal static class UdpText
                 _link = new UdpLink(this);
             }
 
-            /// <summary>A number of its own.</summary>
+            /// <summary>Unique id of the object.</summary>
             public Guid Id { get; } = Guid.NewGuid();
 
-            /// <summary>The address, as it was given.</summary>
+            /// <summary>Address, as passed to the constructor.</summary>
             public string Address { get; }
 
-            /// <summary>The port, as it was given.</summary>
+            /// <summary>Port, as passed to the constructor.</summary>
             public int Port { get; }
 
-            /// <summary>{{(noun == "Server" ? "The address it receives at, with the real port from the start on." : "Where it sends to.")}}</summary>
+            /// <summary>{{(noun == "Server" ? "End point at which it receives, with the actual port after the start." : "End point to send to.")}}</summary>
             public EndPoint Endpoint { get; private set; }
 
-            /// <summary>The Socket object; null while it is not open.</summary>
+            /// <summary>Socket object; null while the socket is not open.</summary>
             public Socket Socket => _link.Socket!;
 
-            /// <summary>Bytes that wait to be sent.</summary>
+            /// <summary>Number of bytes pending.</summary>
             public long BytesPending => _link.BytesPending;
 
-            /// <summary>Always 0: what was given to the system is counted as sent.</summary>
+            /// <summary>Always 0: bytes accepted by the system count as sent.</summary>
             public long BytesSending { get; }
 
-            /// <summary>Bytes sent since it opened.</summary>
+            /// <summary>Number of bytes sent since the socket opened.</summary>
             public long BytesSent => _link.BytesSent;
 
-            /// <summary>Bytes received since it opened.</summary>
+            /// <summary>Number of bytes received since the socket opened.</summary>
             public long BytesReceived => _link.BytesReceived;
 
-            /// <summary>Datagrams sent since it opened.</summary>
+            /// <summary>Number of datagrams sent since the socket opened.</summary>
             public long DatagramsSent => _link.DatagramsSent;
 
-            /// <summary>Datagrams received since it opened.</summary>
+            /// <summary>Number of datagrams received since the socket opened.</summary>
             public long DatagramsReceived => _link.DatagramsReceived;
 
-            /// <summary>An IPv6 socket takes IPv4, too.</summary>
+            /// <summary>True if an IPv6 socket accepts IPv4, too.</summary>
             public bool OptionDualMode { get; set; }
 
-            /// <summary>Others may bind the same port.</summary>
+            /// <summary>True if other sockets may bind the port.</summary>
             public bool OptionReuseAddress { get; set; }
 
-            /// <summary>Nobody else can take the port by force: without <see cref="OptionReuseAddress"/> so it is.</summary>
+            /// <summary>Stored only: no other socket can bind the port without <see
+            /// cref="OptionReuseAddress"/>.</summary>
             public bool OptionExclusiveAddressUse { get; set; }
 
-            /// <summary>Longest datagram that is told; 0, the default, is no limit.</summary>
+            /// <summary>Longest datagram passed to OnReceived; 0 (default): no limit.</summary>
             public int OptionReceiveBufferLimit
             {
                 get => _link.ReceiveLimit;
                 set => _link.ReceiveLimit = value;
             }
 
-            /// <summary>Kept, and without effect: a datagram of any length fits.</summary>
+            /// <summary>Stored only: a datagram of any length fits.</summary>
             public int OptionReceiveBufferSize { get; set; } = 8192;
 
-            /// <summary>Most bytes that wait to be sent; 0, the default, is 4 MiB.</summary>
+            /// <summary>Largest number of bytes pending; 0 (default): 4 MiB.</summary>
             public int OptionSendBufferLimit
             {
                 get => _link.SendLimit;
                 set => _link.SendLimit = value;
             }
 
-            /// <summary>Kept, and without effect: the queue grows as it is needed.</summary>
+            /// <summary>Stored only: the queue grows on demand.</summary>
             public int OptionSendBufferSize { get; set; } = 8192;
 
             /// <summary>True after Dispose.</summary>
@@ -334,9 +339,9 @@ internal static class UdpText
         + """
 
             /// <summary>Waits for a datagram, for a minute.</summary>
-            /// <param name="endpoint">Who sent it.</param>
-            /// <param name="buffer">Where it goes.</param>
-            /// <returns>Its bytes; 0 when none came.</returns>
+            /// <param name="endpoint">Sender of the datagram.</param>
+            /// <param name="buffer">Array for the data.</param>
+            /// <returns>Number of bytes; 0 if none arrived.</returns>
             public virtual long Receive(ref EndPoint endpoint, byte[] buffer)
             {
                 ArgumentNullException.ThrowIfNull(buffer);
@@ -344,11 +349,11 @@ internal static class UdpText
             }
 
             /// <summary>Waits for a datagram, for a minute.</summary>
-            /// <param name="endpoint">Who sent it.</param>
-            /// <param name="buffer">Where it goes.</param>
-            /// <param name="offset">Where in it.</param>
-            /// <param name="size">Most bytes.</param>
-            /// <returns>Its bytes; 0 when none came.</returns>
+            /// <param name="endpoint">Sender of the datagram.</param>
+            /// <param name="buffer">Array for the data.</param>
+            /// <param name="offset">Offset in <paramref name="buffer"/>.</param>
+            /// <param name="size">Largest number of bytes.</param>
+            /// <returns>Number of bytes; 0 if none arrived.</returns>
             public virtual long Receive(ref EndPoint endpoint, byte[] buffer, long offset, long size)
             {
                 ArgumentNullException.ThrowIfNull(buffer);
@@ -358,19 +363,20 @@ internal static class UdpText
             }
 
             /// <summary>Waits for a datagram, for a minute.</summary>
-            /// <param name="endpoint">Who sent it.</param>
-            /// <param name="size">Most bytes.</param>
-            /// <returns>Its text; empty when none came.</returns>
+            /// <param name="endpoint">Sender of the datagram.</param>
+            /// <param name="size">Largest number of bytes.</param>
+            /// <returns>Text; empty if none arrived.</returns>
             public virtual string Receive(ref EndPoint endpoint, long size)
             {
                 byte[] buffer = new byte[checked((int)size)];
                 return Encoding.UTF8.GetString(buffer, 0, (int)Receive(ref endpoint, buffer));
             }
 
-            /// <summary>Fetches one datagram for <see cref="OnReceived"/>. Does nothing while one is on its way.</summary>
+            /// <summary>Fetches one datagram for <see cref="OnReceived"/>. Does nothing while a fetch is
+            /// pending.</summary>
             public virtual void ReceiveAsync() => _link.Arm();
 
-            /// <summary>Makes the socket: override it for options of your own.</summary>
+            /// <summary>Creates the socket. The default's socket is not used; that of an override is.</summary>
             protected virtual Socket CreateSocket() => new(Endpoint.AddressFamily, SocketType.Dgram, ProtocolType.Udp);
 
         """;
@@ -400,37 +406,37 @@ internal static class UdpText
             """;
         return $$"""
 
-                /// <summary>A datagram has arrived. Call <see cref="ReceiveAsync"/> for the next one.</summary>
-                /// <param name="endpoint">Who sent it.</param>
-                /// <param name="buffer">Where it lies. Used again for the next one.</param>
-                /// <param name="offset">Where it begins.</param>
-                /// <param name="size">Its bytes.{{(isServer ? " 0 also behind an error, so that the next one can be fetched." : "")}}</param>
+                /// <summary>Called for each datagram. Call <see cref="ReceiveAsync"/> for the next one.</summary>
+                /// <param name="endpoint">Sender of the datagram.</param>
+                /// <param name="buffer">Array with the data. It is reused for the next datagram.</param>
+                /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+                /// <param name="size">Number of bytes.{{(isServer ? " 0 also after an error, so that the next one can be fetched." : "")}}</param>
                 protected virtual void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
                 {
                 }
 
-                /// <summary>A datagram was queued.</summary>
-                /// <param name="endpoint">Who it is for.</param>
-                /// <param name="sent">Its bytes.{{(isServer ? " 0 behind an error." : "")}}</param>
+                /// <summary>Called when a datagram was queued.</summary>
+                /// <param name="endpoint">Receiver of the datagram.</param>
+                /// <param name="sent">Number of bytes.{{(isServer ? " 0 after an error." : "")}}</param>
                 protected virtual void OnSent(EndPoint endpoint, long sent)
                 {
                 }
 
-                /// <summary>Something failed.</summary>
-                /// <param name="error">What.</param>
+                /// <summary>Called for errors.</summary>
+                /// <param name="error">Error code.</param>
                 protected virtual void OnError(SocketError error)
                 {
                 }
 
-                /// <summary>Closes it for good.</summary>
+                /// <summary>Closes the socket permanently.</summary>
                 public void Dispose()
                 {
                     Dispose(disposingManagedResources: true);
                     GC.SuppressFinalize(this);
                 }
 
-                /// <summary>Closes it.</summary>
-                /// <param name="disposingManagedResources">True when called by Dispose.</param>
+                /// <summary>Closes the socket.</summary>
+                /// <param name="disposingManagedResources">True if called by Dispose.</param>
                 protected virtual void Dispose(bool disposingManagedResources)
                 {
                     if (IsDisposed) return;
@@ -477,17 +483,18 @@ internal static class UdpText
             """;
     }
 
-    /// <summary>The five forms of bytes and text: four of them lead to the one with a span of bytes.</summary>
+    /// <summary>Returns the five overloads for bytes and text; four of them call the one with a span of
+    /// bytes.</summary>
     private static string Forms(string head, string summary, string returns, string body, string before = "")
     {
         string name = head.Split(' ').Last();
         string first = before.Length == 0 ? "" : before + ", ", pass = before.Length == 0 ? "" : before.Split(' ').Last() + ", ";
-        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ').Last()}\">Who it is for.</param>\n";
+        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ').Last()}\">Receiver of the datagram.</param>\n";
         string Doc(params string[] parameters) => $"\n    /// <summary>{summary}</summary>\n{firstDoc}{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}    /// <returns>{returns}</returns>\n";
-        return Doc("buffer|The bytes. Copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}\n"
-            + Doc("buffer|Where the bytes lie. Copied.", "offset|Where they begin.", "size|How many they are.") + $"    {head}({first}byte[] buffer, long offset, long size)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}\n"
-            + Doc("buffer|The bytes. Copied.") + $"    {head}({first}ReadOnlySpan<byte> buffer){body}\n"
-            + Doc("text|Sent as UTF-8.") + $"    {head}({first}string text)\n    {{\n        ArgumentNullException.ThrowIfNull(text);\n        return {name}({pass}text.AsSpan());\n    }}\n"
-            + Doc("text|Sent as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> text)\n    {{\n        using PooledText utf8 = new(text);\n        return {name}({pass}utf8.Span);\n    }}\n";
+        return Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}\n"
+            + Doc("buffer|Array with the bytes, which are copied.", "offset|Offset of the first byte in <paramref name=\"buffer\"/>.", "size|Number of bytes.") + $"    {head}({first}byte[] buffer, long offset, long size)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}\n"
+            + Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}ReadOnlySpan<byte> buffer){body}\n"
+            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}string text)\n    {{\n        ArgumentNullException.ThrowIfNull(text);\n        return {name}({pass}text.AsSpan());\n    }}\n"
+            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> text)\n    {{\n        using PooledText utf8 = new(text);\n        return {name}({pass}utf8.Span);\n    }}\n";
     }
 }

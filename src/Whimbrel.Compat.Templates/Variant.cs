@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Templates;
 
-/// <summary>The differences between the plain classes and those over TLS.</summary>
+/// <summary>Differences between plain and TLS classes.</summary>
 internal sealed class Variant
 {
     private Variant(string s, string transport, string over, string ready, int port) => (S, Transport, Over, Ready, Port) = (s, transport, over, ready, port);
@@ -9,19 +9,19 @@ internal sealed class Variant
 
     internal static Variant Tls { get; } = new("s", "Ssl", " over TLS", "Handshaked", 443);
 
-    /// <summary>After Http, and between Ws and its noun: nothing, or an s.</summary>
+    /// <summary>Suffix after Http and Ws: empty, or s.</summary>
     internal string S { get; }
 
-    /// <summary>Tcp or Ssl: the base class begins with it.</summary>
+    /// <summary>Prefix of the base class: Tcp or Ssl.</summary>
     internal string Transport { get; }
 
-    /// <summary>In sentences.</summary>
+    /// <summary>Text for sentences.</summary>
     internal string Over { get; }
 
-    /// <summary>When bytes may be sent: Connected or Handshaked.</summary>
+    /// <summary>Event after which bytes may be sent: Connected or Handshaked.</summary>
     internal string Ready { get; }
 
-    /// <summary>The usual port.</summary>
+    /// <summary>Default port.</summary>
     internal int Port { get; }
 
     internal bool IsTls => S.Length > 0;

@@ -3,7 +3,7 @@ namespace Whimbrel.Compat.Templates;
 /// <summary>Ws*Server, Ws*Session and Ws*Client.</summary>
 internal static class WsText
 {
-    private static readonly (string Kind, string What)[] s_kinds = [("Text", "a message of text"), ("Binary", "a message of bytes"), ("Close", "a close"), ("Ping", "a ping"), ("Pong", "a pong")];
+    private static readonly (string Kind, string What)[] s_kinds = [("Text", "a text message"), ("Binary", "a binary message"), ("Close", "a close frame"), ("Ping", "a ping"), ("Pong", "a pong")];
 
     internal static string Server(Variant v) => $$"""
         using System.Net;
@@ -14,23 +14,24 @@ internal static class WsText
 
         namespace NetCoreServer;
 
-        /// <summary>A server of WebSockets{{v.Over}}: make its sessions in <see cref="CreateSession"/>. It answers HTTP as well.</summary>
+        /// <summary>WebSocket server{{v.Over}}: override <see cref="CreateSession"/>. It answers HTTP as well.</summary>
         public class Ws{{v.S}}Server : Http{{v.S}}Server, IWebSocket
         {
         {{Members.Constructors(v, $"Ws{v.S}Server")}}
-            /// <summary>The sessions whose WebSocket is open, from their handshake up to their close.</summary>
+            /// <summary>Sessions with an open WebSocket, from the handshake to the close.</summary>
             internal SessionGroup OpenSockets { get; } = new("WebSockets");
 
             /// <summary>Closes all WebSockets without a status, and disconnects all sessions.</summary>
-            /// <returns>False: the server is not started.</returns>
+            /// <returns>False if the server is not started.</returns>
             public virtual bool CloseAll() => CloseAll(0, ReadOnlySpan<byte>.Empty);
 
             /// <summary>Closes all WebSockets, and disconnects all sessions.</summary>
-            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
-            /// <returns>False: the server is not started.</returns>
+            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as
+            /// 1000.</param>
+            /// <returns>False if the server is not started.</returns>
             public virtual bool CloseAll(int status) => CloseAll(status, ReadOnlySpan<byte>.Empty);
 
-        {{Members.Forms("public virtual bool CloseAll", "Closes all WebSockets with a reason, and disconnects all sessions.", "False: the server is not started.", $$"""
+        {{Members.Forms("public virtual bool CloseAll", "Closes all WebSockets with a reason, and disconnects all sessions.", "False if the server is not started.", $$"""
 
                 {
                     if (!IsStarted) return false;
@@ -43,9 +44,9 @@ internal static class WsText
                 }
             """, "int status")}}
 
-            /// <summary>Sends bytes as they are to all sessions whose WebSocket is open.</summary>
-            /// <param name="buffer">Whole frames. Copied.</param>
-            /// <returns>False: the server is not started.</returns>
+            /// <summary>Sends bytes unchanged to all sessions with an open WebSocket.</summary>
+            /// <param name="buffer">Complete frames, which are copied.</param>
+            /// <returns>False if the server is not started.</returns>
             public override bool Multicast(ReadOnlySpan<byte> buffer)
             {
                 if (!IsStarted) return false;
@@ -56,7 +57,7 @@ internal static class WsText
 
         {{Multicasts()}}
 
-            /// <summary>Makes the session of a connection.</summary>
+            /// <summary>Creates the session for a connection.</summary>
             protected override {{v.Transport}}Session CreateSession() => new Ws{{v.S}}Session(this);
 
             private readonly struct EachOpen : IEachSend<{{v.Transport}}Session>
@@ -71,7 +72,7 @@ internal static class WsText
         """;
 
     private static string Multicasts() => string.Join("\n\n", s_kinds.Where(static k => k.Kind is "Text" or "Binary" or "Ping").Select(static k => Members.Forms($"public bool Multicast{k.Kind}",
-        $"Sends {k.What} to all sessions whose WebSocket is open. It is composed once.", "False: the server is not started.", $$"""
+        $"Sends {k.What} to all sessions with an open WebSocket. The frame is composed once.", "False if the server is not started.", $$"""
 
                 {
                     using PooledFrame frame = new(WebSocketPart.{{k.Kind}}, buffer, ofClient: false);
@@ -87,13 +88,13 @@ internal static class WsText
         namespace NetCoreServer;
 
         /// <summary>
-        /// The server's side of a WebSocket{{v.Over}}: override <see cref="OnWsReceived"/>. Until it is upgraded it is a session of HTTP. Frames are read strictly, within limits
-        /// (<see cref="NetCoreServer.WebSocket"/>).
+        /// WebSocket session of a server{{v.Over}}: override <see cref="OnWsReceived"/>. Until its upgrade it is an HTTP
+        /// session. Frames are parsed strictly, within limits (<see cref="NetCoreServer.WebSocket"/>).
         /// </summary>
         public class Ws{{v.S}}Session : Http{{v.S}}Session, IWebSocket, IWsOwner
         {
-            /// <summary>Makes the session of a connection.</summary>
-            /// <param name="server">Its server.</param>
+            /// <summary>Creates the session for a connection.</summary>
+            /// <param name="server">Server of the session.</param>
             public Ws{{v.S}}Session(Ws{{v.S}}Server server)
                 : base(server) => WebSocket = new WebSocket(this);
 
@@ -106,7 +107,7 @@ internal static class WsText
         {{Closing("Close", "SendClose", "Disconnect")}}
 
         {{Sending()}}
-            /// <summary>The connection is about to end: a WebSocket that was not closed is, with 1001.</summary>
+            /// <summary>Closes an open WebSocket with 1001, because the connection is about to end.</summary>
             protected override void OnDisconnecting()
             {
                 if (!WebSocket.IsOpen) return;
@@ -114,7 +115,7 @@ internal static class WsText
                 OnWsDisconnecting();
             }
 
-            /// <summary>The connection has ended.</summary>
+            /// <summary>Called when the connection has ended.</summary>
             protected override void OnDisconnected()
             {
                 base.OnDisconnected();
@@ -123,40 +124,44 @@ internal static class WsText
                 if (wasOpen) OnWsDisconnected();
             }
 
-            /// <summary>Reads frames, and requests until it is upgraded.</summary>
-            /// <param name="buffer">Where their bytes lie. Frames are unmasked in place.</param>
-            /// <param name="offset">Where they begin.</param>
-            /// <param name="size">How many they are.</param>
+            /// <summary>Parses frames, or requests before the upgrade.</summary>
+            /// <param name="buffer">Array with the received bytes. Frames are unmasked in place.</param>
+            /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+            /// <param name="size">Number of bytes.</param>
             protected override void OnReceived(byte[] buffer, long offset, long size)
             {
                 if (WebSocket.IsOpen) ReceiveFrames(buffer, offset, size);
                 else base.OnReceived(buffer, offset, size);
             }
 
-            /// <summary>The header of a request was read: one that asks to upgrade is answered.</summary>
-            /// <param name="request">The request, without its body.</param>
+            /// <summary>Answers an upgrade request when its header was parsed.</summary>
+            /// <param name="request">Request without its body.</param>
             protected override void OnReceivedRequestHeader(HttpRequest request) => WebSocket.PerformServerUpgrade(request, Response);
 
             /// <summary>
-            /// A request is there: one that has upgraded the session (after <see cref="OnWsConnected(HttpRequest)"/>; no response can be sent to it), one that did not ask for an
-            /// upgrade, or one that was refused. The default answers an upgrade that <see cref="OnWsConnecting(HttpRequest, HttpResponse)"/> has refused and that has
-            /// no answer yet, with the response that was composed there or with 403, and ends the connection.
+            /// Called for each request: one that upgraded the session (after <see cref="OnWsConnected(HttpRequest)"/>;
+            /// no
+            /// response can be sent), one without an upgrade, or one whose upgrade was rejected. The default answers an
+            /// upgrade that <see cref="OnWsConnecting(HttpRequest, HttpResponse)"/> rejected and that has no answer, with
+            /// the
+            /// response composed there or with 403, and ends the connection.
             /// </summary>
-            /// <param name="request">The request.</param>
+            /// <param name="request">Request of the client.</param>
             protected override void OnReceivedRequest(HttpRequest request)
             {
                 if (WebSocket.IsRefused && !IsAnswered) WebSocket.AnswerRefused(Response);
             }
 
-            /// <summary>A request broke a rule.</summary>
-            /// <param name="request">What there is of it.</param>
-            /// <param name="error">Which rule.</param>
+            /// <summary>Called for an invalid request.</summary>
+            /// <param name="request">Incomplete request.</param>
+            /// <param name="error">Description of the error.</param>
             protected override void OnReceivedRequestError(HttpRequest request, string error) => base.OnReceivedRequestError(request, error);
 
         {{Told("Close();")}}
 
-            /// <summary>Sends the answer to a request to upgrade. One that refuses it is the last answer of its connection.</summary>
-            /// <param name="response">The answer.</param>
+            /// <summary>Sends the response to an upgrade request. A rejection is the last response of its
+            /// connection.</summary>
+            /// <param name="response">Response to send.</param>
             public void SendUpgrade(HttpResponse response)
             {
                 ArgumentNullException.ThrowIfNull(response);
@@ -186,31 +191,32 @@ internal static class WsText
         namespace NetCoreServer;
 
         /// <summary>
-        /// A client of a WebSocket{{v.Over}}: fill its request in <see cref="OnWsConnecting(HttpRequest)"/>, and override <see cref="OnWsReceived"/>. Frames are read strictly,
-        /// within limits (<see cref="WebSocket"/>).
+        /// WebSocket client{{v.Over}}: complete its request in <see cref="OnWsConnecting(HttpRequest)"/>, and override
+        /// <see cref="OnWsReceived"/>. Frames are parsed strictly, within limits (<see cref="WebSocket"/>).
         /// </summary>
         public class Ws{{v.S}}Client : Http{{v.S}}Client, IWebSocket, IWsOwner
         {
             private bool _isBlocking;
 
         {{Members.Constructors(v, $"Ws{v.S}Client", " => WebSocket = new WebSocket(this);")}}
-            /// <summary>The key of the handshake: 16 bytes, for Sec-WebSocket-Key in base64. Another one for each connection.</summary>
+            /// <summary>Key of the handshake: 16 bytes, for Sec-WebSocket-Key in base64. Each connection has another
+            /// one.</summary>
             public byte[] WsNonce => WebSocket.Nonce;
 
             internal WebSocket WebSocket { get; }
 
             private protected override bool IsUpgraded => WebSocket.IsOpen;
 
-            /// <summary>Connects, and asks to upgrade.</summary>
-            /// <returns>False: it is connected already, or there is no connection to be had.</returns>
+            /// <summary>Connects, and sends the upgrade request.</summary>
+            /// <returns>False if it is already connected, or the connect failed.</returns>
             public override bool Connect()
             {
                 _isBlocking = true;
                 return base.Connect();
             }
 
-            /// <summary>Begins to connect; asks to upgrade then.</summary>
-            /// <returns>False: it is connected already, or about to be.</returns>
+            /// <summary>Starts to connect, and then sends the upgrade request.</summary>
+            /// <returns>False if it is connected or connecting.</returns>
             public override bool ConnectAsync()
             {
                 _isBlocking = false;
@@ -222,7 +228,7 @@ internal static class WsText
         {{Closing("CloseAsync", "SendCloseAsync", "DisconnectAsync")}}
 
         {{Sending()}}
-            /// <summary>Asks to upgrade.</summary>
+            /// <summary>Sends the upgrade request.</summary>
             protected override void On{{v.Ready}}()
             {
                 WebSocket.ClearWsBuffers();
@@ -234,7 +240,7 @@ internal static class WsText
                 else SendRequestAsync(Request);
             }
 
-            /// <summary>The connection is about to end: a WebSocket that was not closed is.</summary>
+            /// <summary>Closes an open WebSocket with 1001, because the connection is about to end.</summary>
             protected override void OnDisconnecting()
             {
                 if (!WebSocket.IsOpen) return;
@@ -242,7 +248,7 @@ internal static class WsText
                 OnWsDisconnecting();
             }
 
-            /// <summary>The connection has ended.</summary>
+            /// <summary>Called when the connection has ended.</summary>
             protected override void OnDisconnected()
             {
                 base.OnDisconnected();
@@ -253,31 +259,31 @@ internal static class WsText
                 if (wasOpen) OnWsDisconnected();
             }
 
-            /// <summary>Reads frames, and the answer to the upgrade before.</summary>
-            /// <param name="buffer">Where their bytes lie. Frames are unmasked in place.</param>
-            /// <param name="offset">Where they begin.</param>
-            /// <param name="size">How many they are.</param>
+            /// <summary>Parses frames, or the response before the upgrade.</summary>
+            /// <param name="buffer">Array with the received bytes. Frames are unmasked in place.</param>
+            /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+            /// <param name="size">Number of bytes.</param>
             protected override void OnReceived(byte[] buffer, long offset, long size)
             {
                 if (WebSocket.IsOpen) ReceiveFrames(buffer, offset, size);
                 else base.OnReceived(buffer, offset, size);
             }
 
-            /// <summary>The header of a response was read: one that upgrades is judged.</summary>
-            /// <param name="response">The response, without its body.</param>
+            /// <summary>Validates the response to the upgrade request.</summary>
+            /// <param name="response">Response without its body.</param>
             protected override void OnReceivedResponseHeader(HttpResponse response) => WebSocket.PerformClientUpgrade(response, Id);
 
-            /// <summary>A response is there that does not upgrade: an error of the WebSocket.</summary>
-            /// <param name="response">The response.</param>
+            /// <summary>Reports a response without an upgrade as an error, and disconnects.</summary>
+            /// <param name="response">Response of the server.</param>
             protected override void OnReceivedResponse(HttpResponse response)
             {
                 OnWsError($"The server did not upgrade: {response.Status} {response.StatusPhrase}.");
                 DisconnectAsync();
             }
 
-            /// <summary>A response broke a rule.</summary>
-            /// <param name="response">What there is of it.</param>
-            /// <param name="error">Which rule.</param>
+            /// <summary>Called for an invalid response.</summary>
+            /// <param name="response">Incomplete response.</param>
+            /// <param name="error">Description of the error.</param>
             protected override void OnReceivedResponseError(HttpResponse response, string error)
             {
                 OnWsError(error);
@@ -292,16 +298,17 @@ internal static class WsText
         """;
 
     private static string Closing(string close, string send, string disconnect) => $$"""
-            /// <summary>Sends a close without a status, and disconnects when it has left.</summary>
+            /// <summary>Sends a close frame without a status, and disconnects after it.</summary>
             /// <returns>True.</returns>
             public virtual bool {{close}}() => {{close}}(0, ReadOnlySpan<byte>.Empty);
 
-            /// <summary>Sends a close, and disconnects when it has left.</summary>
-            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
+            /// <summary>Sends a close frame, and disconnects after it.</summary>
+            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as
+            /// 1000.</param>
             /// <returns>True.</returns>
             public virtual bool {{close}}(int status) => {{close}}(status, ReadOnlySpan<byte>.Empty);
 
-        {{Members.Forms($"public virtual bool {close}", "Sends a close with a reason, and disconnects when it has left.", "True.", $$"""
+        {{Members.Forms($"public virtual bool {close}", "Sends a close frame with a reason, and disconnects after it.", "True.", $$"""
 
                 {
                     {{send}}(status, buffer);
@@ -316,12 +323,13 @@ internal static class WsText
         k.Kind == "Close" ? "int status" : "")).TrimEnd('\n'))) + """
 
 
-            /// <summary>Waits for the next message, and gives it as text. For who has connected by the blocking call.</summary>
-            /// <returns>What has come of it, when the connection ends before its end.</returns>
+            /// <summary>Waits for the next message, and returns it as text. Use it after the synchronous
+            /// Connect.</summary>
+            /// <returns>Text; empty if the connection ends before the message is complete.</returns>
             public string ReceiveText() => ReceiveBinary().ToString();
 
-            /// <summary>Waits for the next message. For who has connected by the blocking call.</summary>
-            /// <returns>Empty, when the connection ends before its end.</returns>
+            /// <summary>Waits for the next message. Use it after the synchronous Connect.</summary>
+            /// <returns>Message; empty if the connection ends before the message is complete.</returns>
             public Buffer ReceiveBinary() => WsSending.Receive(WebSocket, this);
 
         """;
@@ -360,17 +368,17 @@ internal static class WsText
             {
             }
 
-            /// <summary>The peer closes. The default closes as well.</summary>
-            /// <param name="buffer">Where its reason lies.</param>
-            /// <param name="offset">Where that begins.</param>
-            /// <param name="size">How many bytes it has.</param>
-            /// <param name="status">Its status; 1000 when it said none.</param>
+            /// <summary>Called when the peer closes. The default closes as well.</summary>
+            /// <param name="buffer">Array with the reason.</param>
+            /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+            /// <param name="size">Number of bytes.</param>
+            /// <param name="status">Status of the close frame; 1000 if it has none.</param>
             public virtual void OnWsClose(byte[] buffer, long offset, long size, int status = 1000) => {{close}}
 
-            /// <summary>A ping. The default answers it.</summary>
-            /// <param name="buffer">Where its payload lies.</param>
-            /// <param name="offset">Where that begins.</param>
-            /// <param name="size">How many bytes it has.</param>
+            /// <summary>Called for each ping. The default answers it.</summary>
+            /// <param name="buffer">Array with the payload.</param>
+            /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+            /// <param name="size">Number of bytes.</param>
             public virtual void OnWsPing(byte[] buffer, long offset, long size) => SendPongAsync(buffer, offset, size);
 
             /// <inheritdoc/>
@@ -378,12 +386,12 @@ internal static class WsText
             {
             }
 
-            /// <summary>The peer broke a rule. The default tells of an error of the connection.</summary>
-            /// <param name="error">Which.</param>
+            /// <summary>Called when the peer broke a rule. The default calls OnError.</summary>
+            /// <param name="error">Description of the error.</param>
             public virtual void OnWsError(string error) => OnError(SocketError.SocketError);
 
-            /// <summary>The connection failed. The default tells of an error of the connection.</summary>
-            /// <param name="error">How.</param>
+            /// <summary>Called when the connection failed. The default calls OnError.</summary>
+            /// <param name="error">Error code.</param>
             public virtual void OnWsError(SocketError error) => OnError(error);
         """;
 
@@ -394,7 +402,7 @@ internal static class WsText
 
             long IWsOwner.ReceiveNow(byte[] buffer, long offset, long size) => Receive(buffer, offset, size);
 
-            // Who breaks a rule is told which, and nothing of theirs is read any more.
+            // A peer that breaks a rule gets a close frame with the status, and nothing more is read from it.
             private void ReceiveFrames(byte[] buffer, long offset, long size)
             {
                 WebSocket.PrepareReceiveFrame(buffer, offset, size);

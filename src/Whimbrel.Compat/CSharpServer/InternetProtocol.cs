@@ -1,6 +1,6 @@
 namespace CSharpServer;
 
-/// <summary>Which family of addresses.</summary>
+/// <summary>Version of the Internet protocol.</summary>
 public enum InternetProtocol : sbyte
 {
     /// <summary>Version 4.</summary>

@@ -5,7 +5,8 @@ using Whimbrel;
 
 namespace CSharpServer;
 
-/// <summary>Certificates and rules of TLS, out of files. Read when a server starts and when a client connects. Not for several threads at once.</summary>
+/// <summary>Certificates and TLS settings, loaded from files. Read when a server starts and when a client connects. Not
+/// thread-safe.</summary>
 public class SslContext : IDisposable
 {
     private readonly SslProtocols _protocols;
@@ -16,9 +17,9 @@ public class SslContext : IDisposable
     private SslFileFormat _format;
     private TlsCertificate? _certificate;
 
-    /// <summary>For versions of TLS.</summary>
+    /// <summary>Creates a context for the given versions of TLS.</summary>
     /// <param name="method">TLSV12: 1.2. TLS and SSLV23: 1.2 and 1.3.</param>
-    /// <exception cref="NotSupportedException">An older one, which is broken.</exception>
+    /// <exception cref="NotSupportedException">An older version, which is insecure.</exception>
     public SslContext(SslMethod method) => _protocols = method switch
     {
         SslMethod.TLSV12 or SslMethod.TLSV12_client or SslMethod.TLSV12_server => SslProtocols.Tls12,
@@ -26,32 +27,33 @@ public class SslContext : IDisposable
         _ => throw new NotSupportedException($"{method} is broken, and not spoken here: take SslMethod.TLS."),
     };
 
-    /// <summary>The system's roots: they are taken anyway.</summary>
+    /// <summary>Does nothing: the system's roots are always used.</summary>
     public void SetDefaultVerifyPaths()
     {
     }
 
-    /// <summary>The system's roots: they are taken anyway.</summary>
+    /// <summary>Does nothing: the system's roots are always used.</summary>
     public void SetRootCerts()
     {
     }
 
-    /// <summary>The password of the private key.</summary>
-    /// <param name="password">In clear.</param>
+    /// <summary>Sets the password of the private key.</summary>
+    /// <param name="password">Password in clear text.</param>
     public void SetPassword(string password) => _password = password;
 
-    /// <summary>How the peer's certificate is looked at. Not set: a client verifies, a server asks for none.</summary>
-    /// <param name="mode">Values may be joined. The name of the host is not compared.</param>
+    /// <summary>Sets how the peer's certificate is verified. By default a client verifies, and a server requests
+    /// none.</summary>
+    /// <param name="mode">Verification mode. The host name is not compared.</param>
     public void SetVerifyMode(SslVerifyMode mode) => _mode = mode;
 
-    /// <summary>How many certificates may stand above the peer's.</summary>
-    /// <param name="depth">From 0 on.</param>
+    /// <summary>Sets the longest accepted certificate chain.</summary>
+    /// <param name="depth">Number of certificates above the peer's, at least 0.</param>
     public void SetVerifyDepth(int depth) => _depth = depth;
 
-    /// <summary>Roots that are known beside the system's.</summary>
-    /// <param name="filename">A PEM file.</param>
-    /// <exception cref="IOException">It cannot be read.</exception>
-    /// <exception cref="CryptographicException">It has no certificate.</exception>
+    /// <summary>Adds trusted roots to those of the system.</summary>
+    /// <param name="filename">Path of a PEM file.</param>
+    /// <exception cref="IOException">The file cannot be read.</exception>
+    /// <exception cref="CryptographicException">The file contains no certificate.</exception>
     public void LoadVerifyFile(string filename)
     {
         int before = _roots.Count;
@@ -59,9 +61,9 @@ public class SslContext : IDisposable
         if (_roots.Count == before) throw new CryptographicException($"{filename} has no certificate in PEM form.");
     }
 
-    /// <summary>The own certificate, and those above it.</summary>
-    /// <param name="filename">A PEM file.</param>
-    /// <exception cref="IOException">It cannot be read.</exception>
+    /// <summary>Sets the certificate of this side, and its intermediates.</summary>
+    /// <param name="filename">Path of a PEM file.</param>
+    /// <exception cref="IOException">The file cannot be read.</exception>
     public void UseCertificateChainFile(string filename)
     {
         Require(filename);
@@ -69,11 +71,13 @@ public class SslContext : IDisposable
         Load();
     }
 
-    /// <summary>The private key of the own certificate. Its password is set before.</summary>
-    /// <param name="filename">The file.</param>
-    /// <param name="format">How it is written down.</param>
-    /// <exception cref="IOException">It cannot be read.</exception>
-    /// <exception cref="CryptographicException">It has no private key, another password, or is that of another certificate.</exception>
+    /// <summary>Sets the private key of this side's certificate. Call <see cref="SetPassword"/> first if it is
+    /// encrypted.</summary>
+    /// <param name="filename">Path of the file.</param>
+    /// <param name="format">Format of the file.</param>
+    /// <exception cref="IOException">The file cannot be read.</exception>
+    /// <exception cref="CryptographicException">The file has no private key, the password is wrong, or the key belongs
+    /// to another certificate.</exception>
     public void UsePrivateKeyFile(string filename, SslFileFormat format)
     {
         Require(filename);
@@ -82,9 +86,10 @@ public class SslContext : IDisposable
         Load();
     }
 
-    /// <summary>Parameters of Diffie-Hellman: not used, because the system chooses better ones.</summary>
-    /// <param name="filename">The file.</param>
-    /// <exception cref="FileNotFoundException">There is none.</exception>
+    /// <summary>Checks that the file exists. Its Diffie-Hellman parameters are not used, because the system chooses
+    /// better ones.</summary>
+    /// <param name="filename">Path of the file.</param>
+    /// <exception cref="FileNotFoundException">The file does not exist.</exception>
     public void UseTmpDHFile(string filename) => Require(filename);
 
     private static void Require(string filename)
@@ -92,7 +97,7 @@ public class SslContext : IDisposable
         if (!File.Exists(filename)) throw new FileNotFoundException($"There is no file {Path.GetFullPath(filename)}.", filename);
     }
 
-    // As soon as both files are known, so that what is wrong with them throws at the call that named them.
+    // Loads as soon as both files are known, so that the call that named a wrong file throws.
     private void Load()
     {
         if (_chain is null || _key is null) return;
@@ -108,7 +113,7 @@ public class SslContext : IDisposable
             : TlsCertificate.FromPem(File.ReadAllText(_chain), PemOf(File.ReadAllBytes(_key)));
         try
         {
-            _ = _certificate.Current; // reads them
+            _ = _certificate.Current; // loads them
         }
         catch (CryptographicException e) when (_format == SslFileFormat.PEM && IsEncrypted(_key))
         {
@@ -116,7 +121,7 @@ public class SslContext : IDisposable
         }
     }
 
-    // A password that a key does not need is no mistake.
+    // A password for an unencrypted key is accepted.
     private static bool IsEncrypted(string key) => File.ReadAllText(key).Contains("ENCRYPTED", StringComparison.Ordinal);
 
     private static string PemOf(byte[] key)
@@ -159,15 +164,15 @@ public class SslContext : IDisposable
 
     private Func<TlsVerification, bool>? Check() => _depth is { } depth ? v => v.IsTrusted && (v.Chain is null || v.Chain.ChainElements.Count <= depth + 1) : null;
 
-    /// <summary>Is done with it; servers and clients that use it go on.</summary>
+    /// <summary>Does nothing: servers and clients that use the context continue.</summary>
     public void Dispose()
     {
         Dispose(true);
         GC.SuppressFinalize(this);
     }
 
-    /// <summary>Is done with it.</summary>
-    /// <param name="disposing">True: by Dispose.</param>
+    /// <summary>Does nothing.</summary>
+    /// <param name="disposing">True if called by Dispose.</param>
     protected virtual void Dispose(bool disposing)
     {
     }

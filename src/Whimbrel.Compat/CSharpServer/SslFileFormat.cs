@@ -1,11 +1,11 @@
 namespace CSharpServer;
 
-/// <summary>How a private key is written down.</summary>
+/// <summary>Format of a private key file.</summary>
 public enum SslFileFormat : sbyte
 {
-    /// <summary>Bytes of ASN.1 (DER).</summary>
+    /// <summary>ASN.1 in DER encoding.</summary>
     ASN1 = 0,
 
-    /// <summary>Text (PEM).</summary>
+    /// <summary>PEM text.</summary>
     PEM = 1,
 }

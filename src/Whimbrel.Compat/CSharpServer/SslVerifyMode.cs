@@ -1,17 +1,18 @@
 namespace CSharpServer;
 
-/// <summary>How the peer's certificate is looked at. Values may be joined.</summary>
+/// <summary>Verification of the peer's certificate.</summary>
 public enum SslVerifyMode : sbyte
 {
-    /// <summary>Not at all.</summary>
+    /// <summary>The certificate is not verified.</summary>
     VerifyNone = 0,
 
-    /// <summary>It must be of a chain to a known root. A server asks for one and takes clients without.</summary>
+    /// <summary>The chain must end at a trusted root. A server requests a certificate, and accepts clients without
+    /// one.</summary>
     VerifyPeer = 1,
 
-    /// <summary>The same, and a server takes no client without.</summary>
+    /// <summary>As VerifyPeer, and a server rejects clients without a certificate.</summary>
     VerifyFailIfNoPeerCert = 2,
 
-    /// <summary>The same as the one before.</summary>
+    /// <summary>Same as <see cref="VerifyFailIfNoPeerCert"/>.</summary>
     VerifyClientOnce = 3,
 }

@@ -3,10 +3,10 @@ using Whimbrel.Compat.Links;
 
 namespace CSharpServer;
 
-/// <summary>Tells once that a time has come. Any thread; its callbacks come one at a time, on the thread pool.</summary>
+/// <summary>One-shot timer. Any thread may use it. Its callbacks run on the thread pool, one at a time.</summary>
 public class Timer : IDisposable
 {
-    // The longest that the system's timer takes is 49 days: a longer time is waited for in steps.
+    // The longest interval of the system's timer is 49 days, so longer waits are done in steps.
     private static readonly TimeSpan s_step = TimeSpan.FromDays(1);
 
     private readonly Lock _gate = new();
@@ -16,8 +16,8 @@ public class Timer : IDisposable
     private int _waits;
     private bool _isDisposed;
 
-    /// <summary>Whose time has come, until it is set up.</summary>
-    /// <param name="service">Its callbacks come while this is started.</param>
+    /// <summary>Creates a timer that has already expired, until <see cref="Setup(DateTime)"/> is called.</summary>
+    /// <param name="service">Service of the timer. Callbacks run while it is started.</param>
     public Timer(Service service)
     {
         ArgumentNullException.ThrowIfNull(service);
@@ -25,22 +25,22 @@ public class Timer : IDisposable
         _clock = new System.Threading.Timer(static state => ((Timer)state!).Look(), this, Timeout.Infinite, Timeout.Infinite);
     }
 
-    /// <summary>With a point of time.</summary>
-    /// <param name="service">Its callbacks come while this is started.</param>
-    /// <param name="time">When.</param>
+    /// <summary>Creates a timer for a point in time.</summary>
+    /// <param name="service">Service of the timer. Callbacks run while it is started.</param>
+    /// <param name="time">Time of expiry.</param>
     public Timer(Service service, DateTime time)
         : this(service) => _expiry = new(time.ToUniversalTime(), null);
 
-    /// <summary>With a time from now.</summary>
-    /// <param name="service">Its callbacks come while this is started.</param>
-    /// <param name="timespan">After how long.</param>
+    /// <summary>Creates a timer for a time from now.</summary>
+    /// <param name="service">Service of the timer. Callbacks run while it is started.</param>
+    /// <param name="timespan">Time until expiry.</param>
     public Timer(Service service, TimeSpan timespan)
         : this(service) => _expiry = After(timespan);
 
-    /// <summary>Whose timer this is.</summary>
+    /// <summary>Service of the timer.</summary>
     public Service Service { get; }
 
-    /// <summary>When it expires, in UTC.</summary>
+    /// <summary>Time of expiry, in UTC.</summary>
     public DateTime ExpireTime
     {
         get
@@ -49,7 +49,7 @@ public class Timer : IDisposable
         }
     }
 
-    /// <summary>How long until then; negative behind it.</summary>
+    /// <summary>Time until expiry; negative afterwards.</summary>
     public TimeSpan ExpireTimeSpan
     {
         get
@@ -58,16 +58,16 @@ public class Timer : IDisposable
         }
     }
 
-    /// <summary>Another one in tests.</summary>
+    /// <summary>Clock. Tests set another one.</summary>
     internal TimeProvider Clock { get; init; } = TimeProvider.System;
 
-    /// <summary>Sets the time, and ends waits for the last one as cancelled.</summary>
-    /// <param name="time">When.</param>
+    /// <summary>Sets the time of expiry, and cancels pending waits.</summary>
+    /// <param name="time">Time of expiry.</param>
     /// <returns>True.</returns>
     public bool Setup(DateTime time) => SetTime(new(time.ToUniversalTime(), null));
 
-    /// <summary>Sets the time, and ends waits for the last one as cancelled.</summary>
-    /// <param name="timespan">After how long.</param>
+    /// <summary>Sets the time of expiry, and cancels pending waits.</summary>
+    /// <param name="timespan">Time until expiry.</param>
     /// <returns>True.</returns>
     public bool Setup(TimeSpan timespan) => SetTime(After(timespan));
 
@@ -89,8 +89,9 @@ public class Timer : IDisposable
         return true;
     }
 
-    /// <summary>Waits without a thread: OnTimer(false) is called when the time has come, once for each call, OnTimer(true) when it is cancelled.</summary>
-    /// <returns>True.</returns>
+    /// <summary>Waits without a thread. OnTimer(false) is called at expiry, once for each call; OnTimer(true) on
+    /// cancellation.</summary>
+    /// <returns>False if the timer is disposed, otherwise true.</returns>
     public bool WaitAsync()
     {
         lock (_gate)
@@ -103,7 +104,7 @@ public class Timer : IDisposable
         return true;
     }
 
-    /// <summary>Waits on the calling thread until the time has come. OnTimer is not called. Not on a loop.</summary>
+    /// <summary>Blocks the calling thread until expiry. OnTimer is not called. Must not be called on a loop.</summary>
     /// <returns>True.</returns>
     public bool WaitSync()
     {
@@ -114,7 +115,7 @@ public class Timer : IDisposable
         return true;
     }
 
-    /// <summary>Ends waits as cancelled.</summary>
+    /// <summary>Cancels pending waits.</summary>
     /// <returns>True.</returns>
     public bool Cancel()
     {
@@ -122,7 +123,7 @@ public class Timer : IDisposable
         return true;
     }
 
-    // Rounded up, so that nobody wakes before the time.
+    // Rounded up, so that a wait never ends early.
     private static TimeSpan Step(TimeSpan left) => left <= TimeSpan.Zero ? TimeSpan.Zero : left >= s_step ? s_step : TimeSpan.FromMilliseconds(Math.Ceiling(left.TotalMilliseconds));
 
     private void Arm() => _clock.Change(Step(_expiry.Left(Clock)), Timeout.InfiniteTimeSpan);
@@ -175,29 +176,30 @@ public class Timer : IDisposable
         OnError(error.Code, error.Category, error.Message);
     }
 
-    /// <summary>A wait is over.</summary>
-    /// <param name="canceled">False: the time has come. True: Cancel or Setup was called.</param>
+    /// <summary>Called when a wait ends.</summary>
+    /// <param name="canceled">False: the timer has expired. True: Cancel or Setup was called, or the timer was
+    /// disposed.</param>
     protected virtual void OnTimer(bool canceled)
     {
     }
 
-    /// <summary>OnTimer threw.</summary>
-    /// <param name="error">The number, of its category.</param>
-    /// <param name="category">Whose numbers.</param>
-    /// <param name="message">In words.</param>
+    /// <summary>Called when OnTimer threw.</summary>
+    /// <param name="error">Error number within its category.</param>
+    /// <param name="category">Category of the number.</param>
+    /// <param name="message">Text of the error.</param>
     protected virtual void OnError(int error, string category, string message)
     {
     }
 
-    /// <summary>Ends waits as cancelled, and is done with it.</summary>
+    /// <summary>Cancels pending waits and releases the timer.</summary>
     public void Dispose()
     {
         Dispose(true);
         GC.SuppressFinalize(this);
     }
 
-    /// <summary>Ends waits as cancelled.</summary>
-    /// <param name="disposing">True: by Dispose.</param>
+    /// <summary>Cancels pending waits.</summary>
+    /// <param name="disposing">True if called by Dispose.</param>
     protected virtual void Dispose(bool disposing)
     {
         lock (_gate)
@@ -210,7 +212,8 @@ public class Timer : IDisposable
         }
     }
 
-    /// <summary>A point of time, which comes earlier or later when somebody sets the system's clock; or a time from now, which has a time stamp and does not.</summary>
+    /// <summary>Time of expiry. Without a stamp it follows changes of the system's clock; with a stamp it does
+    /// not.</summary>
     private readonly record struct Expiry(DateTime Time, long? Stamp)
     {
         internal TimeSpan Left(TimeProvider clock) => Stamp is { } stamp ? clock.GetElapsedTime(clock.GetTimestamp(), stamp) : Time - clock.GetUtcNow().UtcDateTime;

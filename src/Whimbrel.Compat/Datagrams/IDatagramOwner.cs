@@ -3,10 +3,11 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Datagrams;
 
-/// <summary>A server or client of UDP of an old API, as its link sees it. Implemented explicitly, so that none of it shows.</summary>
+/// <summary>UDP server or client of an original API, as its link sees it. Implemented explicitly, so that the members
+/// are not public.</summary>
 internal interface IDatagramOwner
 {
-    /// <summary>The class overrides OnSent.</summary>
+    /// <summary>True if the class overrides OnSent.</summary>
     bool WantsSent => true;
 
     void TellReceived(EndPoint peer, byte[] buffer, int size);
@@ -15,6 +16,6 @@ internal interface IDatagramOwner
 
     void TellError(SocketError error);
 
-    /// <summary>A datagram was longer than the limit of the user's: told as an error already.</summary>
+    /// <summary>Called for a datagram longer than the user's limit, after <see cref="TellError"/>.</summary>
     void TellTooLong(EndPoint peer, byte[] buffer);
 }

@@ -1,13 +1,14 @@
 namespace Whimbrel.Compat.Datagrams;
 
-/// <summary>A server or client of UDP of CSharpServer, as its life sees it. Implemented explicitly, so that none of it shows.</summary>
+/// <summary>UDP server or client of CSharpServer, as <see cref="UdpLife"/> sees it. Implemented explicitly, so that the
+/// members are not public.</summary>
 internal interface IUdpOwner : IDatagramOwner
 {
     void TellOpened();
 
     void TellClosed();
 
-    /// <summary>It could not be opened; the error was told.</summary>
+    /// <summary>Called when the socket could not be opened, after <see cref="IDatagramOwner.TellError"/>.</summary>
     void TellFailed()
     {
     }

@@ -3,9 +3,9 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Datagrams;
 
-/// <summary>Addresses of UDP, as the old APIs have them.</summary>
+/// <summary>UDP addresses of the original APIs.</summary>
 internal static class UdpAddress
 {
-    /// <summary>Any free port, in the family of that one.</summary>
+    /// <summary>Returns the wildcard address with port 0, in the family of the target.</summary>
     internal static EndPoint AnyOf(EndPoint target) => new IPEndPoint(target.AddressFamily == AddressFamily.InterNetworkV6 ? IPAddress.IPv6Any : IPAddress.Any, 0);
 }

@@ -4,24 +4,29 @@ using Whimbrel.Compat.Links;
 
 namespace Whimbrel.Compat.Datagrams;
 
-/// <summary>Opens and closes the link of a UDP object of CSharpServer and joins groups, and waits for that or not.</summary>
+/// <summary>Opens and closes the link of a CSharpServer UDP object and joins groups, synchronously or
+/// asynchronously.</summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Opening and closing take turns. What is called in the wrong state says false and does nothing; an opening that need not be at once may be asked for while it closes.</item>
-/// <item>It is open from before Opened is told until a close begins. Closed is told when the link is closed, and it may be opened there.</item>
-/// <item>An opening that fails tells its error, then Failed; it is closed by then.</item>
-/// <item>Behind <see cref="End"/> it is not opened any more, and an opening that was under way is closed.</item>
-/// <item>What does not wait needs no thread meanwhile, and is told as a callback of the link. An opening begins as one, too: behind those that wait.</item>
-/// <item>On a loop's thread nothing waits: a close and a join there are of those that do not, and an opening throws. Nor does a join in a callback of the link.</item>
+/// <item>Opening and closing never overlap. A call in the wrong state returns false and does nothing. <see
+/// cref="OpenLater"/> may be called during a close.</item>
+/// <item>The object is open from before TellOpened is called until a close begins. TellClosed is called when the link
+/// is closed, and may open it again.</item>
+/// <item>If opening fails, TellError and then TellFailed are called; the object is closed by then.</item>
+/// <item>After <see cref="End"/> it cannot be opened, and an opening in progress is closed.</item>
+/// <item>Asynchronous calls use no thread while they wait, and report through a callback of the link. Such an opening
+/// also starts as a callback, after those already queued.</item>
+/// <item>On a loop nothing waits: closes and joins become asynchronous, and <see cref="Open"/> throws. A join in a
+/// callback of the link is asynchronous too.</item>
 /// </list>
-/// Any thread. One owner, which is the link's.
+/// Any thread may use it. One owner, which is that of the link.
 /// </remarks>
 internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
 {
     private readonly Lock _gate = new();
     private volatile Phase _phase;
     private volatile bool _hasEnded;
-    private Func<DatagramOptions>? _reopens; // behind the close
+    private Func<DatagramOptions>? _reopens; // after the close
 
     private enum Phase
     {
@@ -98,11 +103,11 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
         }
         catch (ArgumentException)
         {
-            return SocketError.InvalidArgument; // a port or a group that is none
+            return SocketError.InvalidArgument; // an invalid port or group
         }
         catch (InvalidOperationException)
         {
-            return SocketError.OperationAborted; // the service has stopped meanwhile
+            return SocketError.OperationAborted; // the service was stopped during the call
         }
     }
 
@@ -118,11 +123,11 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
 
         _phase = Phase.Open;
         owner.TellOpened();
-        if (_hasEnded) CloseLater(); // meanwhile
+        if (_hasEnded) CloseLater(); // End was called in a callback above
         return true;
     }
 
-    /// <summary>Closes it, for good.</summary>
+    /// <summary>Closes the socket permanently.</summary>
     internal void End()
     {
         _hasEnded = true;
@@ -159,7 +164,7 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
             }
             catch (NetworkException)
             {
-                // Its loop is held up: it closes when that goes on.
+                // The loop is blocked: the socket closes when the loop continues.
             }
 
             link.Call(Closed);
@@ -203,7 +208,8 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
     {
         IPAddress address = IPAddress.Parse(group);
         if (!IsOpen) return;
-        // A callback that waits holds a thread of the pool, by which the join of another may have to come: a hundred clients that join when they are connected took seconds.
+        // A callback that waits occupies a pool thread, which the join of another client may need: a hundred clients
+        // that joined in OnConnected took seconds.
         if (waits && Loop.Current is null && !link.IsTelling) Changed(group, joins, Wait.For(TryChangeAsync(() => Now(address), joins)));
         else _ = ChangeAsync();
 
@@ -238,11 +244,11 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
         }
         catch (ArgumentException)
         {
-            return SocketError.InvalidArgument; // no group
+            return SocketError.InvalidArgument; // not a group address
         }
         catch (InvalidOperationException)
         {
-            // What the system says to a second join, and to a leave without one.
+            // Same errors as the system's for a second join, and for a leave without a join.
             return joins ? SocketError.AddressAlreadyInUse : SocketError.AddressNotAvailable;
         }
     }

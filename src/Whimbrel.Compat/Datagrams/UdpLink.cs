@@ -5,24 +5,31 @@ using Whimbrel.Compat.Links;
 namespace Whimbrel.Compat.Datagrams;
 
 /// <summary>
-/// What a server or client of UDP of an old API stands on: a <see cref="DatagramSocket"/> for each time that it is open, and the order of its callbacks.
+/// Connects a UDP server or client of an original API with a <see cref="DatagramSocket"/> (a new one each time it
+/// opens), and runs its callbacks in order.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Callbacks run on the thread pool, where they may block, or on the socket's loop (<see cref="CompatOptions.Callbacks"/>, as it was when it was opened), where
-/// nothing may: one at a time, never one inside another or inside a call of the user's, and <see cref="MostInTurn"/> in a turn of the loop or of a pool thread. A
-/// datagram that waits already when a thread of the pool calls <see cref="Arm"/> is delivered on the pool in both cases, because changes of threads cost several times the
-/// callback.</item>
-/// <item>A call of <see cref="Arm"/> fetches one datagram. While one is on its way, further calls do nothing. A call in a callback does so when that has returned, so
-/// that the bytes it was given stay.</item>
-/// <item>Each datagram that was queued is told as sent, in order, behind the callback that sent it. What the queue does not take is told as an error.</item>
-/// <item>What a callback throws is told as an error; after one for a received datagram the next one is fetched, since nobody else would.</item>
-/// <item>While callbacks are <see cref="MostTold"/> sends behind, further ones have no room. Who does not want to be told of them is not.</item>
-/// <item>When <see cref="Close"/> has returned no callback begins any more. It waits for a running one, but only <see cref="StallMs"/>, because
-/// that may wait for a lock of the caller, and not at all on a loop or in a callback of its own.</item>
-/// <item><see cref="Open"/>, <see cref="Join"/> and <see cref="Leave"/> need no thread of the pool but the caller's: those may all be busy with received datagrams.</item>
+/// <item>Callbacks run on the thread pool, where they may block, or on the socket's loop, where they must not (<see
+/// cref="CompatOptions.Callbacks"/> when the socket was opened). They run one at a time, never nested and never inside
+/// a call of the user, at most <see cref="MostInTurn"/> per turn of the loop or work item. A datagram that is available
+/// when a pool thread calls <see cref="Arm"/> is delivered on the pool in both cases, because a change of thread costs
+/// several times the callback.</item>
+/// <item><see cref="Arm"/> fetches one datagram. While a fetch is pending, further calls do nothing. A fetch requested
+/// in a callback starts when the callback has returned, so that its buffer is not overwritten.</item>
+/// <item>Each queued datagram is reported as sent, in order, after the callback that sent it. A datagram that the queue
+/// rejects is reported as an error.</item>
+/// <item>An exception in a callback is reported as an error. If it came from a received datagram, the next one is
+/// fetched, because the callback did not do so.</item>
+/// <item>While <see cref="MostTold"/> reports are pending, further sends have no room. Owners without WantsSent get no
+/// reports.</item>
+/// <item>When <see cref="Close"/> has returned no callback begins any more. It waits for a running one, but at most
+/// <see cref="StallMs"/>, because that one may be waiting for a lock of the caller. On a loop and in a callback of its
+/// own it does not wait.</item>
+/// <item><see cref="Open"/>, <see cref="Join"/> and <see cref="Leave"/> need no pool thread but the caller's, because
+/// all others may be busy with received datagrams.</item>
 /// </list>
-/// Any thread. One owner.
+/// Any thread may use it. One owner.
 /// </remarks>
 internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 {
@@ -40,18 +47,18 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private readonly Queue<Told> _told = new();
     private readonly byte[] _buffer = new byte[LongestDatagram];
     private DatagramSocket? _socket;
-    private Loop? _loop; // of callbacks, unless they are the pool's
+    private Loop? _loop; // loop of the callbacks; null: the pool
     private Fetcher? _fetcher;
     private DatagramPeer _lastPeer;
     private EndPoint? _lastEndPoint;
     private bool _isRunning;
     private bool _isArmed;
-    private bool _isDelivering; // a callback has what lies in the buffer
-    private bool _armsLater; // at the end of the running callback
+    private bool _isDelivering; // a callback uses the buffer
+    private bool _armsLater; // fetch when the running callback has returned
     private bool _isOpen;
-    private bool _wantsSent; // asked once for each time that it is open: to look for an override allocates
+    private bool _wantsSent; // read once per opening, because looking for an override allocates
     private TaskCompletionSource? _idle, _caughtUp;
-    private Task _closing = Task.CompletedTask; // of the socket before
+    private Task _closing = Task.CompletedTask; // end of the previous socket
     private long _bytesReceived;
     private long _datagramsReceived;
 
@@ -67,13 +74,13 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     internal int SendLimit { get; set; }
 
-    /// <summary>The native limit behind <see cref="SendLimit"/>, which is kept here.</summary>
+    /// <summary>Native queue limit. <see cref="SendLimit"/> is checked here in addition.</summary>
     internal int QueueLimit => Math.Clamp(SendLimit, DefaultQueue, LargestQueue);
 
-    /// <summary>Not any more when its engine was stopped.</summary>
+    /// <summary>False after its engine was stopped, too.</summary>
     internal bool IsOpen => _isOpen && _socket is { Engine.IsStarted: true };
 
-    /// <summary>A callback of it runs on this thread.</summary>
+    /// <summary>True if a callback of this link runs on the calling thread.</summary>
     internal bool IsTelling => ReferenceEquals(t_running, this);
 
     internal Socket? Socket => _socket?.Socket;
@@ -92,10 +99,10 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ open and close
 
-    /// <summary>Throws <see cref="SocketException"/> when it cannot be bound.</summary>
+    /// <summary>Opens the socket. Throws <see cref="SocketException"/> if it cannot be bound.</summary>
     internal void Open(DatagramOptions options)
     {
-        // The first opening starts the engine, whose loops run nothing before.
+        // The first opening starts the engine; its loops accept no posts before that.
         Engine engine = options.Engine ?? Engine.Default;
         Task opening = Begin(engine.IsStarted ? engine.GetLoop(0) : null, () => OpenAsync(options));
         try
@@ -109,7 +116,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    // The caller was told that it has not opened.
+    // The caller got an exception, so a socket that opens later is closed.
     private async Task CloseLateAsync(Task opening)
     {
         try
@@ -124,7 +131,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         await CloseAsync().ConfigureAwait(false);
     }
 
-    /// <summary>The same; throws <see cref="NetworkException"/>.</summary>
+    /// <summary>Opens the socket. Throws <see cref="NetworkException"/>.</summary>
     internal async ValueTask OpenAsync(DatagramOptions options)
     {
         await _closing.ConfigureAwait(false);
@@ -144,13 +151,13 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>Sends what is queued, within its time, then closes.</summary>
+    /// <summary>Closes the socket after its queue is sent or the time limit has passed.</summary>
     internal void Close()
     {
         if (TakeOpen() is not { } socket) return;
         _closing = StopAsync(socket);
         if (Loop.Current is not null) return;
-        // On its loop, which a callback may hold.
+        // The socket closes on its loop, which a callback may block.
         Wait.For(_closing, _loop is null ? Timeout.Infinite : LoopMs);
         if (IsTelling) return;
         Task idle;
@@ -171,11 +178,12 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
         catch (NetworkException)
         {
-            // A callback blocks its loop: it closes when that returns.
+            // The loop is blocked: the socket closes when the loop continues.
         }
     }
 
-    /// <summary>The same without a thread, at once; it does not wait for the running callback. Throws <see cref="NetworkException"/>.</summary>
+    /// <summary>Closes the socket asynchronously. Does not wait for the running callback. Throws <see
+    /// cref="NetworkException"/>.</summary>
     internal ValueTask CloseAsync() => TakeOpen() is { } socket ? socket.StopAsync() : default;
 
     private DatagramSocket? TakeOpen()
@@ -196,9 +204,10 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     internal ValueTask LeaveAsync(IPAddress group) => RequireSocket().LeaveAsync(group);
 
-    /// <param name="change">Begins it.</param>
-    /// <param name="call">The user's call, in messages.</param>
-    /// <param name="state">What the system says where the membership is, or is not, there already.</param>
+    /// <summary>Changes a membership, and throws the exceptions of the original.</summary>
+    /// <param name="change">Starts the change.</param>
+    /// <param name="call">Name of the user's call, for messages.</param>
+    /// <param name="state">Error of the system if the membership exists already, or does not exist.</param>
     private void Change(Func<ValueTask> change, string call, SocketError state)
     {
         Loop? loop = RequireSocket().Loop;
@@ -208,7 +217,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
         catch (ArgumentException e)
         {
-            throw new SocketException((int)SocketError.InvalidArgument, e.Message); // no group
+            throw new SocketException((int)SocketError.InvalidArgument, e.Message); // not a group address
         }
         catch (InvalidOperationException e) when (Loop.Current is null)
         {
@@ -218,14 +227,15 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     private DatagramSocket RequireSocket() => _socket ?? throw new SocketException((int)SocketError.NotConnected);
 
-    /// <summary>Not for loops: what is waited for may need this one.</summary>
-    /// <param name="loop">Where it begins and continues after each await, so that it needs no thread of the pool. Null: here, and on the pool.</param>
-    /// <param name="begin">Begins it.</param>
+    /// <summary>Starts an operation. Must not be called on a loop, because the operation may need that loop.</summary>
+    /// <param name="loop">Loop on which it starts and continues, so that it needs no pool thread. Null: it starts here
+    /// and continues on the pool.</param>
+    /// <param name="begin">Starts the operation.</param>
     private static Task Begin(Loop? loop, Func<ValueTask> begin)
     {
         RefuseLoop();
         TaskCompletionSource done = new();
-        // Where the engine takes no posts, it is begun here, and says why that is so.
+        // If the engine accepts no posts, the operation starts here and fails with the reason.
         return loop is not null && loop.Post(BeginAsync) ? done.Task : begin().AsTask();
 
         async Task BeginAsync()
@@ -244,7 +254,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    // Where callbacks run on the loops, the one that is needed may wait for a lock that the caller holds.
+    // If callbacks run on loops, a callback on the needed loop may be waiting for a lock that the caller holds.
     private static void End(Task task, string call)
     {
         if (CompatOptions.Callbacks == Scheduling.Inline && !Wait.For(Task.WhenAny(task), MostMs))
@@ -273,7 +283,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     /// <summary>Queues a datagram.</summary>
     internal bool Queue(EndPoint peer, ReadOnlySpan<byte> data) => data.IsEmpty ? _isOpen : Send(peer, data, TimeSpan.Zero);
 
-    /// <summary>Queues a datagram when there is room for it, and waits for that.</summary>
+    /// <summary>Queues a datagram, and waits for room if necessary.</summary>
     internal long SendNow(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout) => Send(peer, data, timeout) ? data.Length : 0;
 
     private bool Send(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout)
@@ -289,7 +299,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         return result == SendResult.Queued;
     }
 
-    /// <summary>A callback that blocks, or one that sends all the time, must not make the queue of what is told grow for ever.</summary>
+    /// <summary>Bounds the queue of reports: callbacks may block, or send in each report.</summary>
     private bool AwaitRoomToTell(TimeSpan timeout)
     {
         Task caughtUp;
@@ -313,14 +323,14 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ receive
 
-    /// <summary>Fetches the next datagram, unless one is on its way.</summary>
+    /// <summary>Fetches the next datagram, unless a fetch is pending.</summary>
     internal void Arm()
     {
         lock (_gate)
         {
             if (!_isOpen || _isArmed) return;
             _isArmed = true;
-            // Whoever asks: the next datagram would overwrite what the callback looks at.
+            // On any thread, because the next datagram would overwrite the buffer of the running callback.
             if (IsTelling || _isDelivering)
             {
                 _armsLater = true;
@@ -331,7 +341,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         _fetcher!.Begin();
     }
 
-    /// <summary>Waits for a datagram. It is told as received, too.</summary>
+    /// <summary>Waits for a datagram. The caller reports it as received.</summary>
     internal long ReceiveNow(ref EndPoint peer, Span<byte> target, TimeSpan timeout)
     {
         if (!_isOpen || target.IsEmpty || _socket is not { } socket) return 0;
@@ -348,7 +358,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
         catch (NetworkException e)
         {
-            // Cancelled: it was closed meanwhile.
+            // Cancelled means that the socket was closed during the call.
             if (e.Error.Category != ErrorCategory.Cancelled) owner.TellError(e.Error.SocketError);
             return 0;
         }
@@ -369,13 +379,13 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         SocketError error = fetcher.End(out ReceivedDatagram datagram);
         lock (_gate)
         {
-            // It was closed, and perhaps opened again: that has a fetcher of its own.
+            // The socket was closed, and possibly opened again with another fetcher.
             if (!_isOpen || !ReferenceEquals(fetcher, _fetcher)) return;
             _isArmed = false;
             _isDelivering = true;
         }
 
-        // Its engine was stopped: to go on would find that again and again.
+        // The engine was stopped: another fetch would fail the same way.
         if (error == SocketError.OperationAborted) return;
         if (error != SocketError.Success)
         {
@@ -394,7 +404,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         else owner.TellReceived(peer, _buffer, datagram.Count);
     }
 
-    /// <summary>One object as long as the same peer speaks.</summary>
+    /// <summary>Returns the same object while datagrams come from one peer.</summary>
     private EndPoint EndPointOf(in DatagramPeer peer)
     {
         if (_lastEndPoint is { } last && _lastPeer == peer) return last;
@@ -404,11 +414,12 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ the order of callbacks
 
-    /// <summary>Runs it as a callback, behind those that wait, also while it is closed.</summary>
+    /// <summary>Runs an action as a callback, after those already queued, also while the socket is closed.</summary>
     internal void Call(Action action) => Tell(new Told(Kind.Called, action, 0));
 
-    /// <param name="told">What is told.</param>
-    /// <param name="mayRunHere">The caller is no code of the user's: on the loop of the callbacks it need not be posted.</param>
+    /// <param name="told">The report.</param>
+    /// <param name="mayRunHere">True if the caller is not user code, so that the callback may run here if this is the
+    /// callbacks' loop.</param>
     private void Tell(in Told told, bool mayRunHere = false)
     {
         lock (_gate)
@@ -422,8 +433,10 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         else Schedule(prefersPool: told.Kind == Kind.Received && !mayRunHere);
     }
 
-    /// <summary>On the loop while it is open. What opens it again may take its time, and is the pool's.</summary>
-    /// <param name="prefersPool">Here, if this is a thread of the pool: a program that re-arms there after each datagram would pay for two changes of threads.</param>
+    /// <summary>Schedules a turn: on the loop while the socket is open, otherwise on the pool, because opening it
+    /// again may take time.</summary>
+    /// <param name="prefersPool">True: use the pool if this is a pool thread. Otherwise a program that re-arms on the
+    /// pool would pay two changes of thread per datagram.</param>
     private void Schedule(bool prefersPool)
     {
         if (_isOpen && _loop is { } loop && !(prefersPool && Thread.CurrentThread.IsThreadPoolThread) && loop.Post(static state => ((UdpLink)state!).RunTurn(), this)) return;
@@ -437,15 +450,15 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// While a peer floods, or a program sends in each OnSent, there is always a next one. In between the loop has other things to do, and so have the threads of
-    /// the pool: two sockets that are flooded would keep two of them from all others.
+    /// Runs callbacks for one turn. While a peer floods, or a program sends in each OnSent, there is always a next
+    /// callback. The limit lets the loop do other work, and keeps two flooded sockets from occupying two pool threads.
     /// </summary>
     private void RunTurn()
     {
         if (!Run(MostInTurn)) Schedule(prefersPool: true);
     }
 
-    /// <summary>True when nothing was left to be told.</summary>
+    /// <summary>Runs up to a number of callbacks. True if none is left.</summary>
     private bool Run(int most)
     {
         UdpLink? outer = t_running;
@@ -487,7 +500,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             else
             {
                 owner.TellError((SocketError)told.Number);
-                // So that who goes on when something has left goes on.
+                // So that programs that continue in OnSent continue.
                 owner.TellSent((EndPoint)told.Subject, 0);
             }
         }
@@ -510,14 +523,14 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
         catch (Exception)
         {
-            // It threw while it was told that it had thrown: there is nobody else to tell.
+            // The error callback itself threw: there is no other callback to call.
         }
     }
 
-    /// <summary>What is told: the subject is a fetcher, a peer, or what is to be called; the number bytes, or an error.</summary>
+    /// <summary>A pending report. Subject: fetcher, peer or action. Number: bytes or error.</summary>
     private readonly record struct Told(Kind Kind, object Subject, int Number);
 
-    /// <summary>Receives one datagram at a time, for one time that the link is open.</summary>
+    /// <summary>Receives one datagram at a time, for one opening of the link.</summary>
     private sealed class Fetcher
     {
         private readonly UdpLink _link;

@@ -2,7 +2,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>An error as CSharpServer told it: asio's categories, their numbers and their words.</summary>
+/// <summary>An error of CSharpServer: asio's category, number and text.</summary>
 internal readonly record struct AsioError(int Code, string Category, string Message)
 {
     private const int CertificateVerifyFailed = 0x0A000086; // OpenSSL's library 20, reason 134
@@ -21,7 +21,7 @@ internal readonly record struct AsioError(int Code, string Category, string Mess
 
     internal static AsioError Thrown(string message) => new((int)SocketError.SocketError, "whimbrel.callback", message);
 
-    /// <summary>Why a connection ended; null: that is not told.</summary>
+    /// <summary>Returns the error of a closed connection; null if none is reported.</summary>
     internal static AsioError? Of(CloseReason reason)
     {
         if (reason.Cause == CloseCause.TlsHandshake) return OfTls(reason.TlsFailure);

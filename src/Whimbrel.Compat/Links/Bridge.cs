@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>The native session of most links.</summary>
+/// <summary>Native session of a link whose class overrides neither OnSent nor OnEmpty.</summary>
 internal sealed class Bridge(BridgeEnd end) : Session, IBridge
 {
     public BridgeEnd End => end;
@@ -19,7 +19,7 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
     protected override void OnConnecting()
     {
         end.Connecting(this);
-        // The user's class is known now. What it does not override costs it nothing.
+        // The user's class is known now. A class without these overrides does not pay for them.
         if (end.WantsTelling) HandOver(new TellingBridge(end));
     }
 
@@ -37,7 +37,7 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
 
     protected override void OnError(Exception exception)
     {
-        base.OnError(exception); // says where, and is counted
+        base.OnError(exception); // logs and counts the exception
         end.Threw();
     }
 }

@@ -4,9 +4,9 @@ using System.Net.Sockets;
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// Reports what happens to a native session to its link, one callback at a time. The thread that runs a callback
-/// is inside. A thread that disconnects takes the end when no thread is inside: then it reports the end itself, and
-/// nothing more is reported. Otherwise the thread inside reports the end when its callback has returned.
+/// Forwards callbacks of a native session to its link, one at a time. A thread that runs a callback is inside. A thread
+/// that disconnects claims the end if no thread is inside: it then calls the callbacks of the end itself, and nothing
+/// follows. Otherwise the thread inside does so when its callback has returned.
 /// </summary>
 internal sealed class BridgeEnd
 {
@@ -15,34 +15,37 @@ internal sealed class BridgeEnd
 
     private readonly ServerLink? _server;
     private int _state;
-    private int _thread; // that is inside
+    private int _thread; // the thread inside
     private Session? _last; // the session that ends after the callback, with InsideLast
     private Link? _link;
     private bool _isTls;
 
-    /// <summary>Of a client.</summary>
+    /// <summary>Creates the end of a client's bridge.</summary>
     internal BridgeEnd(Link link) => _link = link;
 
-    /// <summary>Of a server: the link comes with the first callback, because the user's code that makes it may block.</summary>
+    /// <summary>Creates the end of a server's bridge. The link is created by the first callback, because user code
+    /// creates it and may block.</summary>
     internal BridgeEnd(ServerLink server) => _server = server;
 
-    /// <summary>The user's session overrides what only a <see cref="TellingBridge"/> is told. A client's bridge was made accordingly.</summary>
+    /// <summary>True if the user's session overrides a callback that only a <see cref="TellingBridge"/> gets. A
+    /// client's bridge was chosen accordingly.</summary>
     internal bool WantsTelling => _server is not null && _link is { Owner: var owner } && (owner.WantsSent || owner.WantsEmpty);
 
-    /// <summary>The user's class, in messages.</summary>
+    /// <summary>Name of the user's class, for messages.</summary>
     internal string OwnerName => _link?.Owner.GetType().Name ?? $"a session of {_server?.OwnerName}";
 
-    /// <summary>This thread runs a callback of the connection.</summary>
+    /// <summary>True if the calling thread runs a callback of the connection.</summary>
     internal bool IsInsideHere =>
         Volatile.Read(ref _state) is Inside or InsideLast && _thread == Environment.CurrentManagedThreadId;
 
     /// <summary>Called by a thread that disconnects.</summary>
-    /// <param name="session">The session that ends.</param>
-    /// <returns>True: the caller reports the end. False: the thread inside does, or the end was taken before.</returns>
+    /// <param name="session">Session that ends.</param>
+    /// <returns>True: the caller reports the end. False: the thread inside reports it, or the end was already
+    /// claimed.</returns>
     internal bool TryTakeEnd(Session session)
     {
-        // A callback that is about to return is waited for: most callers expect that OnDisconnected was called when
-        // Disconnect returns.
+        // A callback that is about to return is waited for, because most callers expect that OnDisconnected was called
+        // when Disconnect returns.
         SpinWait spin = default;
         long began = Stopwatch.GetTimestamp();
         while (true)
@@ -121,7 +124,7 @@ internal sealed class BridgeEnd
         if (callback.MayRun) _link!.Received(session, data);
     }
 
-    /// <summary>What waited for calls of Receive is reported from now on.</summary>
+    /// <summary>Delivers data that waited for calls of Receive, and uses callbacks from now on.</summary>
     internal void StopManual(Session session)
     {
         using Callback callback = new(this);
@@ -146,7 +149,7 @@ internal sealed class BridgeEnd
         if (callback.MayRun) _link?.Leaving(session, reason);
     }
 
-    /// <summary>Also when there never was a connection.</summary>
+    /// <summary>Called for attempts without a connection, too.</summary>
     internal void Disconnected(Session session, CloseReason reason)
     {
         if (reason.Cause == CloseCause.HandedOver || !TryEnter(out Link? before)) return;
@@ -161,10 +164,11 @@ internal sealed class BridgeEnd
         }
     }
 
-    /// <summary>Where the user's code has not made a session, the server is told.</summary>
+    /// <summary>Called after an exception in user code. If it created no session, the server reports the
+    /// error.</summary>
     internal void Threw()
     {
-        // Over: the last callback has thrown itself, or the one that it followed.
+        // Over: the last callback, or the one before it, has thrown.
         bool isOver = Volatile.Read(ref _state) == Over;
         Link? before = null;
         if (isOver) before = Link.Enter(_link);
@@ -181,7 +185,7 @@ internal sealed class BridgeEnd
         }
     }
 
-    /// <summary>One callback of the connection, on this thread, until it is disposed.</summary>
+    /// <summary>Scope of one callback of the connection on this thread.</summary>
     private readonly ref struct Callback : IDisposable
     {
         private readonly BridgeEnd _end;
@@ -193,7 +197,7 @@ internal sealed class BridgeEnd
             MayRun = end.TryEnter(out _before);
         }
 
-        /// <summary>False: the end was taken, and nothing more is reported.</summary>
+        /// <summary>False if the end was claimed: nothing more is reported.</summary>
         internal bool MayRun { get; }
 
         public void Dispose()

@@ -2,10 +2,11 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>From why a connection ended here to what the old APIs said.</summary>
+/// <summary>Maps reasons of a closed connection to the errors of the original APIs.</summary>
 internal static class ErrorMap
 {
-    /// <summary>What NetCoreServer's OnError gets; success: it is not called. Ends that every server sees all day were never told.</summary>
+    /// <summary>Error for OnError of NetCoreServer. Success: OnError is not called, as in the original for common
+    /// ends.</summary>
     internal static SocketError Of(CloseReason reason)
     {
         switch (reason.Cause)

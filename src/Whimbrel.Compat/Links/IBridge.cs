@@ -1,16 +1,16 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>The native session of a link, for one connection.</summary>
+/// <summary>Native session of a link, for one connection.</summary>
 internal interface IBridge
 {
-    /// <summary>What it reports to.</summary>
+    /// <summary>Receiver of the callbacks.</summary>
     BridgeEnd End { get; }
 
-    /// <summary>What comes much at a time is received there, where that can be. In the session's order.</summary>
+    /// <summary>Sets the buffer for bulk data, if the engine supports it. Call it on the session's thread.</summary>
     void SetReceiveBuffer(byte[] buffer);
 
-    /// <summary>Broadcasts wait, or go on behind what was sent meanwhile.</summary>
-    /// <param name="holds">They wait.</param>
-    /// <returns>False, and nothing was done: this is not the session's thread.</returns>
+    /// <summary>Holds broadcasts, or sends held ones after data queued since.</summary>
+    /// <param name="holds">True to hold.</param>
+    /// <returns>False, with no effect, if the caller is not on the session's thread.</returns>
     bool TryHoldBroadcasts(bool holds);
 }

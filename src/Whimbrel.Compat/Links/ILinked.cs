@@ -2,13 +2,14 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>A session or a client of an old API, as its link sees it: what can be told to it. Implemented explicitly, so that none of it shows.</summary>
+/// <summary>Session or client of an original API, as its link sees it. Implemented explicitly, so that the members are
+/// not public.</summary>
 internal interface ILinked
 {
-    /// <summary>The class overrides OnSent, or one of its bases beside the library's own does.</summary>
+    /// <summary>True if the class, or a base that is not the library's, overrides OnSent.</summary>
     bool WantsSent { get; }
 
-    /// <summary>The class overrides OnEmpty.</summary>
+    /// <summary>True if the class overrides OnEmpty.</summary>
     bool WantsEmpty { get; }
 
     int SendLimit { get; }
@@ -25,10 +26,10 @@ internal interface ILinked
 
     void TellError(SocketError error);
 
-    /// <summary>The array of each TellReceived is the user's to keep, and as long as what came.</summary>
+    /// <summary>True if the user may keep the array of each TellReceived, which then has the exact length.</summary>
     bool KeepsArrays => false;
 
-    /// <summary>Why the connection ends, if that is told at all.</summary>
+    /// <summary>Reports why the connection ends, if the original API reports it.</summary>
     void TellCause(CloseReason reason)
     {
         SocketError error = ErrorMap.Of(reason);

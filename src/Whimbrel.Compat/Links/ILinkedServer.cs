@@ -2,13 +2,14 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>A server of an old API, as its link sees it. Implemented explicitly, so that none of it shows.</summary>
+/// <summary>Server of an original API, as its link sees it. Implemented explicitly, so that the members are not
+/// public.</summary>
 internal interface ILinkedServer
 {
-    /// <summary>Makes a session by the user's code, and keeps it among the server's.</summary>
+    /// <summary>Creates a session with the user's code, and adds it to the server's list.</summary>
     Link Create();
 
-    /// <summary>The session is not among the server's any more.</summary>
+    /// <summary>Removes a session from the server's list.</summary>
     void Forget(ILinked session);
 
     void Tell(ServerEvent what);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>Bytes that wait for a call of Receive. Bounded: above its mark the peer waits.</summary>
+/// <summary>Bounded queue of bytes for calls of Receive. Above its mark the connection is not read.</summary>
 internal sealed class Inbox
 {
     private const int Mark = 64 * 1024;
@@ -14,7 +14,8 @@ internal sealed class Inbox
 
     internal bool IsManual => _isManual;
 
-    /// <summary>A connection begins. After a Connect that waited, bytes are asked for by Receive or ReceiveAsync.</summary>
+    /// <summary>Starts for a new connection. After a synchronous Connect, data is requested by Receive or
+    /// ReceiveAsync.</summary>
     internal void Begin(bool isManual)
     {
         lock (_gate)
@@ -25,7 +26,7 @@ internal sealed class Inbox
         }
     }
 
-    /// <summary>Takes what came, when it is to be asked for.</summary>
+    /// <summary>Stores received data if it is to be requested by calls.</summary>
     internal bool Take(Session session, ReadOnlySpan<byte> data)
     {
         if (!_isManual) return false;
@@ -49,7 +50,7 @@ internal sealed class Inbox
         long deadline = timeout == Timeout.InfiniteTimeSpan ? long.MaxValue : Environment.TickCount64 + (long)timeout.TotalMilliseconds;
         lock (_gate)
         {
-            // Who calls Receive while bytes come by callback gets the next ones.
+            // A caller of Receive gets the next data, also while data is delivered by callbacks.
             bool wasManual = _isManual;
             _isManual = true;
             _waiting++;
@@ -75,7 +76,7 @@ internal sealed class Inbox
         }
     }
 
-    /// <summary>From now on by callback.</summary>
+    /// <summary>Switches to delivery by callbacks.</summary>
     internal byte[] Stop()
     {
         lock (_gate)

@@ -7,34 +7,37 @@ using System.Runtime.ExceptionServices;
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// Stands between an object of an old API and its connections, one after the other: keeps what the old members say, and tells the object what happens.
+/// Connects an object of an original API with its connections, one after the other. Holds the state of the object and
+/// calls its callbacks.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Any thread may call it. What it tells about one connection it tells in order and one at a time
-/// (<see cref="BridgeEnd"/>), on the pool or on the loop, but for the end: a thread that disconnects tells it where no
-/// callback of the connection runs.</item>
-/// <item>A connection is told as Connecting, Connected, Handshaking, Handshaked, ..., Disconnecting, Disconnected; a dial that failed as Connecting, its error, Disconnected.
-/// Each at most once.</item>
-/// <item>Connected is true from before Connected is told until after Disconnecting is told, and false when Disconnected is.</item>
-/// <item>What is called in the wrong state says 0 or false and does nothing.</item>
+/// <item>Any thread may call it. Callbacks of one connection are in order and one at a time (<see cref="BridgeEnd"/>),
+/// on the pool or on the loop. Exception: a thread that disconnects runs the callbacks of the end itself if no callback
+/// of the connection is running.</item>
+/// <item>Order: Connecting, Connected, Handshaking, Handshaked, ..., Disconnecting, Disconnected; for a failed connect
+/// Connecting, the error, Disconnected. Each at most once.</item>
+/// <item>IsConnected is true from before Connected is called until after Disconnecting was called; it is false during
+/// Disconnected.</item>
+/// <item>A call in the wrong state returns 0 or false and does nothing.</item>
 /// <item>No call waits on a loop or for a callback, because the caller may hold a lock that the callback takes.</item>
 /// </list>
 /// </remarks>
 internal sealed class Link
 {
-    internal const int LargestSendLimit = 1024 * 1024 * 1024; // natively: a limit that the user set is kept here, exactly
+    // native limit; a smaller limit of the user is checked here exactly
+    internal const int LargestSendLimit = 1024 * 1024 * 1024;
     internal const int MostPending = LargestSendLimit / 2;
     internal const int DefaultBuffer = 8192;
 
-    private const int SoonBytes = 512 * 1024; // a send that waits returns at once up to here
+    private const int SoonBytes = 512 * 1024; // below this pending size a synchronous send only queues
     private const int LeastArray = 256;
-    private const int LeastMuch = 16 * 1024, MostMuch = 256 * 1024; // more is not received at a time
+    private const int LeastMuch = 16 * 1024, MostMuch = 256 * 1024; // smallest and largest direct receive
 
     private const int NoticePaceMs = 60_000;
-    private const int StallMs = 200; // a wait for queued bytes ends when none of them left meanwhile
+    private const int StallMs = 200; // a wait for queued data ends after this time without progress
 
-    // Per engine, because each engine has its own OnDiagnosticEvent.
+    // Per engine, because each engine has its own event handler.
     private static readonly ConditionalWeakTable<Engine, StrongBox<long>> s_notedAt = [];
 
     [ThreadStatic] private static Link? t_telling;
@@ -45,24 +48,24 @@ internal sealed class Link
     private readonly Lock _gate = new();
     private volatile Session? _bridge;
     private volatile bool _isConnected, _isHandshaked, _isHandshaking, _isConnecting;
-    private bool _wantsEmpty; // asked once for each connection: to look for an override allocates
+    private bool _wantsEmpty; // read once per connection, because looking for an override allocates
     private bool _isTls, _hasFailed;
     private bool _isSync; // the connect attempt is a call of Connect
-    private bool _wasUp, _toldDisconnecting; // of this connection; written where its callbacks run
+    private bool _wasUp, _toldDisconnecting; // of this connection; written on the thread of its callbacks
     private Session? _last; // the last connection: keeps its counters and end points
     private string? _failure; // why this connection has ended
     private LinkedSocket? _socket; // under the gate
     private byte[] _buffer = [];
-    private long _unlooked; // sent since the budget was asked
-    private int _chunk; // most bytes of one TellReceived
+    private long _unlooked; // bytes sent since the last check of the budget
+    private int _chunk; // largest size of one TellReceived
     private Client? _client;
     private Action? _connectAfterEnd;
-    private int _ends; // that are being told
-    private int _connects; // a dial that failed may be told so by its session before its call is, and another be under way by then
-    private int _givenUp; // the last dial that was, by its number
-    private TaskCompletionSource<bool>? _ready; // of a sync Connect
+    private int _ends; // callbacks of the end in progress
+    private int _connects; // number of the current connect attempt; a late failure of an earlier one is ignored
+    private int _givenUp; // number of the last attempt that was cancelled
+    private TaskCompletionSource<bool>? _ready; // completes a synchronous Connect
 
-    // Bytes for a caller of Receive, who came first.
+    // Data for callers of Receive, which have priority over callbacks.
     private readonly Inbox _inbox = new();
 
     internal Link(ILinked owner, ServerLink? server = null)
@@ -95,17 +98,17 @@ internal sealed class Link
         }
     }
 
-    /// <summary>Where the last Multicast has listed this session.</summary>
+    /// <summary>Index of this session in the list of the last Multicast.</summary>
     internal int MulticastIndex { get; set; }
 
-    /// <summary>Bytes that the budget has counted for this connection. Under its gate.</summary>
+    /// <summary>Bytes of this connection in the send budget. Protected by the budget's lock.</summary>
     internal long Charge { get; set; }
 
     internal Session? Bridge => _bridge;
 
     /// <summary>
-    /// The Socket of the connection, made by the first call. Remains after the end: its end points can be read, other
-    /// calls throw. Null before the first connection.
+    /// The Socket of the connection, created by the first call. It remains after the end: its end points can be read,
+    /// other calls throw. Null before the first connection.
     /// </summary>
     internal Socket? Socket
     {
@@ -113,7 +116,7 @@ internal sealed class Link
         {
             Session? bridge = _bridge;
             Socket? native = bridge?.Socket;
-            // The object that the user's CreateSocket has made.
+            // The object that the user's CreateSocket has created.
             if (native is not null && bridge!.Client is { Options.CreateSocket: not null }) return native;
             lock (_gate)
             {
@@ -126,15 +129,15 @@ internal sealed class Link
         }
     }
 
-    /// <summary>Why the last connection or dial has ended.</summary>
+    /// <summary>Reason for the end of the last connection or connect attempt.</summary>
     internal string Failure => Volatile.Read(ref _failure) ?? "this side has ended the connection";
 
     private bool CanSend => _isTls ? _isHandshaked : _isConnected;
 
-    /// <summary>A callback of this link runs on this thread.</summary>
+    /// <summary>True if a callback of this link runs on the calling thread.</summary>
     private bool IsTelling => ReferenceEquals(t_telling, this);
 
-    // ------------------------------------------------------------------ what happens, told by the bridge
+    // ------------------------------------------------------------------ callbacks, called by the bridge
 
     internal void Accepted(Session bridge)
     {
@@ -143,7 +146,7 @@ internal sealed class Link
         Tell(LinkEvent.Connecting);
     }
 
-    /// <summary>The socket is connected.</summary>
+    /// <summary>Called when the socket is connected.</summary>
     internal void Up(Session bridge, bool isTls)
     {
         _isTls = isTls;
@@ -198,11 +201,11 @@ internal sealed class Link
         if (count >= LeastMuch && _isConnected && !_owner.KeepsArrays) LendArray(bridge, count);
     }
 
-    // The next that comes much at a time is received where the user looks at it.
+    // The next bulk data is received directly into the array that the user sees.
     private void LendArray(Session bridge, int count)
     {
         int most = Math.Min(_chunk, MostMuch);
-        // It was full: there may have been more.
+        // The array was full, so more data may be waiting.
         if (count == _buffer.Length && count < most) _buffer = new byte[Math.Min(count * 2, most)];
         ((IBridge)bridge).SetReceiveBuffer(_buffer);
     }
@@ -210,15 +213,16 @@ internal sealed class Link
     private byte[] ArrayOf(ReadOnlySpan<byte> data)
     {
         if (_owner.KeepsArrays) return data.ToArray();
-        // It was received there.
+        // The data was received into it.
         if (data.Overlaps(_buffer, out int at) && at == 0) return _buffer;
-        // No larger than what came so far: it lives as long as the session, and most sessions have small messages and are idle.
+        // Not larger than the largest receive so far: the array lives as long as the session, and most sessions are
+        // idle with small messages.
         if (_buffer.Length < data.Length) _buffer = new byte[Math.Min((int)BitOperations.RoundUpToPowerOf2((uint)Math.Max(data.Length, LeastArray)), _chunk)];
         data.CopyTo(_buffer);
         return _buffer;
     }
 
-    // As the old ones do: a buffer that was filled exactly is doubled, and the limit is one of the buffer.
+    // As in the original, an exactly filled buffer is doubled, and the limit applies to the buffer.
     private void Grow()
     {
         int limit = _owner.ReceiveLimit;
@@ -242,7 +246,7 @@ internal sealed class Link
 
     internal void Threw() => _owner.TellError(SocketError.SocketError);
 
-    /// <summary>User code threw on another thread: it ends this connection, in its own order.</summary>
+    /// <summary>Ends this connection, in order with its callbacks, after user code threw on another thread.</summary>
     internal void Rethrow(ExceptionDispatchInfo thrown)
     {
         if (_bridge is { } bridge) bridge.Post(static state => ((ExceptionDispatchInfo)state!).Throw(), thrown);
@@ -257,7 +261,7 @@ internal sealed class Link
 
     internal void Down(Session bridge, CloseReason reason)
     {
-        // Of a server it has one connection, which one bridge may have handed to another.
+        // A server's link has one connection, which one bridge may have handed to another.
         if (_server is null && _bridge is { } current && !ReferenceEquals(current, bridge)) return;
         try
         {
@@ -265,7 +269,7 @@ internal sealed class Link
         }
         finally
         {
-            // Whatever the callbacks before throw: otherwise the session stays in its server's list.
+            // Runs whatever the callbacks before it throw; otherwise the session stays in its server's list.
             try
             {
                 if (_wasUp || _server is not null || _isSync) BeginEnd();
@@ -277,7 +281,7 @@ internal sealed class Link
         }
     }
 
-    /// <summary>The dial ended before it had a session.</summary>
+    /// <summary>Called when a connect attempt ended before it had a session.</summary>
     private void ConnectFailed(int dial, SocketError error)
     {
         if (!_isConnecting || dial != _connects) return;
@@ -297,7 +301,7 @@ internal sealed class Link
         _owner.TellCause(reason);
     }
 
-    // OnError of NetCoreServer has no text: NotConnected does not say which certificate was refused, and why.
+    // OnError of NetCoreServer has no text: NotConnected does not name the refused certificate or the reason.
     private void NoteFailure(CloseReason reason)
     {
         string why = reason.ToString();
@@ -313,7 +317,7 @@ internal sealed class Link
         client.Report(new DiagnosticEvent(DiagnosticEventKind.TlsHandshake, text, "tls-handshake.md"));
     }
 
-    /// <summary>Tells Disconnecting, once, and then the link is not connected any more.</summary>
+    /// <summary>Calls Disconnecting once; afterwards the link is not connected.</summary>
     private void BeginEnd()
     {
         if (_toldDisconnecting) return;
@@ -353,9 +357,9 @@ internal sealed class Link
         }
     }
 
-    /// <summary>Stores the link of the callback that this thread runs.</summary>
-    /// <param name="link">Null: none.</param>
-    /// <returns>The one before.</returns>
+    /// <summary>Stores the link whose callback runs on this thread.</summary>
+    /// <param name="link">The link; null for none.</param>
+    /// <returns>The previous link.</returns>
     internal static Link? Enter(Link? link)
     {
         Link? before = t_telling;
@@ -375,7 +379,7 @@ internal sealed class Link
         }
         finally
         {
-            // A session that threw has ended all the same, and its server counts on the call.
+            // A session that threw has ended too, and its server expects the call.
             if (!isTold && what == LinkEvent.Disconnected) _server?.Tell(what, this);
             Enter(before);
         }
@@ -385,8 +389,9 @@ internal sealed class Link
 
     internal bool SendAsync(ReadOnlySpan<byte> data) => SendAsync(data, data.Length);
 
-    /// <param name="data">The bytes.</param>
-    /// <param name="unlooked">Number of bytes since the budget was asked: these, and perhaps others of the same sender.</param>
+    /// <param name="data">Bytes to send.</param>
+    /// <param name="unlooked">Bytes since the last check of the budget: these, and possibly others of the same
+    /// sender.</param>
     internal bool SendAsync(ReadOnlySpan<byte> data, int unlooked)
     {
         if (data.IsEmpty) return CanSend && _bridge is not null;
@@ -398,7 +403,7 @@ internal sealed class Link
         return result == SendResult.Queued || (result == SendResult.Full && SendOverBudget(bridge, data, default));
     }
 
-    /// <summary>Two pieces as one.</summary>
+    /// <summary>Sends two pieces as one message.</summary>
     internal bool SendAsync(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
         if (Admit((long)head.Length + body.Length) is not { } bridge) return false;
@@ -408,10 +413,10 @@ internal sealed class Link
         return result == SendResult.Queued || (result == SendResult.Full && SendOverBudget(bridge, head, body));
     }
 
-    /// <summary>A send by this connection would find neither a limit nor the budget in its way.</summary>
+    /// <summary>True if a send of this connection would be stopped neither by a limit nor by the budget.</summary>
     internal bool IsFreeToSend(Session bridge) => CanSend && ReferenceEquals(_bridge, bridge) && _server is { IsLimited: false, IsOverBudget: false };
 
-    // Several threads may add at once: a lost addition makes the look late by as much.
+    // Several threads may add at once. A lost addition delays the check by as much.
     private bool IsOverBudget(Session bridge, int length)
     {
         if ((_unlooked += length) < SendBudget.LookBytes && _server is not { IsOverBudget: true }) return false;
@@ -419,7 +424,8 @@ internal sealed class Link
         return SendBudget.IsOver(this, bridge.BytesPending);
     }
 
-    // There is no room in the process: this peer's queue has to get shorter first. A loop sends for all of its connections and must not wait.
+    // The process has no room: this peer's queue must become shorter first. A loop sends for all its connections and
+    // must not wait.
     private bool SendOverBudget(Session bridge, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
         FlushMulticasts();
@@ -433,7 +439,7 @@ internal sealed class Link
         return SendWaiting(bridge, head, body, CancellationToken.None);
     }
 
-    /// <summary>Returns when little is queued, or the connection has ended. Elsewhere than on a loop.</summary>
+    /// <summary>Sends, and waits until little is queued or the connection has ended. Not for loops.</summary>
     private static bool SendWaiting(Session bridge, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, CancellationToken cancellation)
     {
         byte[] copy = ArrayPool<byte>.Shared.Rent(head.Length + body.Length);
@@ -447,11 +453,12 @@ internal sealed class Link
         }
         catch (OperationCanceledException)
         {
-            return false; // the array is not given back: the loop may look at it still
+            return false; // the array is not returned, because the loop may still read it
         }
     }
 
-    /// <summary>What it is sent by, when the limit that the user set has room for it. Null: it has not, and that was told, or there is no connection.</summary>
+    /// <summary>Returns the session if the user's limit has room. Null if there is no connection, or no room; the
+    /// latter is reported.</summary>
     private Session? Admit(long length)
     {
         if (!CanSend || _bridge is not { } bridge) return null;
@@ -461,10 +468,10 @@ internal sealed class Link
         return null;
     }
 
-    /// <summary>Of this server's sessions, on this thread.</summary>
+    /// <summary>The Multicast of this server that runs on this thread, or null.</summary>
     private Multicasting? Multicast => _server is { IsMulticasting: true } server ? Multicasting.Of(server) : null;
 
-    /// <summary>What was multicast before leaves, so that what follows comes after it.</summary>
+    /// <summary>Sends collected multicasts, so that later data follows them.</summary>
     private void FlushMulticasts()
     {
         if (_server is not { } server) return;
@@ -472,18 +479,19 @@ internal sealed class Link
         server.Multicasts.Flush();
     }
 
-    /// <summary>Behind what was sent before. Nothing, when there is no connection.</summary>
+    /// <summary>Joins a group after the data sent before. Does nothing without a connection.</summary>
     internal void Join(SessionGroup group)
     {
         if (_bridge is not { } bridge) return;
         FlushMulticasts();
-        bridge.Flush(); // a callback on the pool gathers what it sends
+        bridge.Flush(); // a callback on the pool collects what it sends
         group.Join(bridge);
     }
 
     /// <summary>
-    /// Joins before what is sent next, and what the group is sent waits behind that until <see cref="OpenGate"/>. By itself neither would do: joined later it misses what is sent when
-    /// the peer has its answer, joined earlier it gets some before the answer. Elsewhere than in a callback of the connection OpenGate joins.
+    /// Joins a group before the next send, and holds the group's messages until <see cref="OpenGate"/>. A later join
+    /// would miss messages sent after the peer has its answer; an earlier one would deliver some before the answer.
+    /// Outside the connection's callbacks, OpenGate joins.
     /// </summary>
     internal void JoinHeld(SessionGroup group)
     {
@@ -492,7 +500,7 @@ internal sealed class Link
         if (((IBridge)bridge).TryHoldBroadcasts(true)) group.Join(bridge);
     }
 
-    /// <summary>What <see cref="JoinHeld"/> holds goes on, behind what was sent since.</summary>
+    /// <summary>Sends what <see cref="JoinHeld"/> holds, after data sent since.</summary>
     internal void OpenGate(SessionGroup group)
     {
         if (_bridge is not { } bridge) return;
@@ -500,17 +508,17 @@ internal sealed class Link
         if (!((IBridge)bridge).TryHoldBroadcasts(false)) Join(group);
     }
 
-    /// <summary>Before what is sent from now on.</summary>
+    /// <summary>Leaves a group before data that is sent later.</summary>
     internal void Leave(SessionGroup group)
     {
         FlushMulticasts();
         if (_bridge is { } bridge) group.Leave(bridge);
     }
 
-    /// <summary>Sends, and waits until the system has it or it is queued within the limit.</summary>
+    /// <summary>Sends, and waits until the system has the data, or it is queued within the limit.</summary>
     internal long Send(ReadOnlySpan<byte> data) => Send(data, Timeout.InfiniteTimeSpan);
 
-    /// <summary>The same within a time; 0 behind it, and the connection stays.</summary>
+    /// <summary>Sends with a time limit. Returns 0 after it; the connection remains.</summary>
     internal long Send(ReadOnlySpan<byte> data, TimeSpan timeout)
     {
         if (!CanSend || _bridge is not { } bridge || data.IsEmpty) return 0;
@@ -560,7 +568,7 @@ internal sealed class Link
         Span<byte> target = buffer.AsSpan(checked((int)offset), checked((int)size));
         if (!(_isTls ? _isHandshaked : _isConnected) || _bridge is not { } bridge || target.IsEmpty) return 0;
         if (Loop.Current is not null || IsTelling)
-            throw new InvalidOperationException("Receive waits for bytes that come behind the running callback. Take them from OnReceived, or call Receive on a thread of your own.");
+            throw new InvalidOperationException("Receive waits for data that arrives after the running callback returns. Take them from OnReceived, or call Receive on a thread of your own.");
         int count = _inbox.Receive(bridge, target, timeout);
         if (count > 0) _owner.TellReceived(buffer[(int)offset..((int)offset + count)], count);
         return count;
@@ -568,7 +576,8 @@ internal sealed class Link
 
     // ------------------------------------------------------------------ the end
 
-    /// <summary>Closes all at once, and waits once: for the calls of its own thread inside, Disconnect only begins.</summary>
+    /// <summary>Runs an action in which Disconnect, on this thread, does not wait; the caller waits once
+    /// afterwards.</summary>
     internal static void BeginAll(Action action)
     {
         bool before = t_onlyBegins;
@@ -583,7 +592,7 @@ internal sealed class Link
         }
     }
 
-    /// <summary>Ends all, and waits for what all have queued, once.</summary>
+    /// <summary>Disconnects all links, and waits once for what they have queued.</summary>
     internal static void DisconnectAll(Link[] links, Action<int> disconnect)
     {
         List<Session> bridges = [];
@@ -610,7 +619,7 @@ internal sealed class Link
                 }
                 catch (Exception e)
                 {
-                    thrown ??= ExceptionDispatchInfo.Capture(e); // of the user's code; the other sessions end as well
+                    thrown ??= ExceptionDispatchInfo.Capture(e); // user code threw; the other sessions must still end
                 }
             }
         });
@@ -642,9 +651,9 @@ internal sealed class Link
         {
             NoLongerConnected(bridge);
             if (waits && MayWait && !isOwnCallback && bridge.BytesPending > 0) sent = bridge.SentAsync().AsTask();
-            // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
+            // During a handshake nothing was sent that could be lost, and a close would wait for a silent peer.
             if (isInHandshake) bridge.Abort();
-            // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
+            // Queued data is sent, and the close does not wait for the peer's FIN, because the original closed at once.
             else bridge.Close(peerFinished: true);
             if (isEnder) End(bridge);
         }
@@ -653,17 +662,17 @@ internal sealed class Link
         return true;
     }
 
-    /// <summary>The user has closed the Socket: the connection ends after what was sent and multicast before.</summary>
+    /// <summary>Ends the connection after everything sent and multicast before, because the user closed the Socket.</summary>
     internal void SocketClosed(Session bridge)
     {
         FlushMulticasts();
         bridge.Close(peerFinished: true);
     }
 
-    /// <summary>A thread has disconnected while a callback ran, which has returned.</summary>
+    /// <summary>Reports the end after a callback during which another thread disconnected.</summary>
     internal void EndAfterCallback(Session bridge)
     {
-        // A Connect in that callback has not waited for this.
+        // A Connect in that callback did not wait for this end.
         if (!ReferenceEquals(_bridge, bridge)) return;
         try
         {
@@ -684,22 +693,22 @@ internal sealed class Link
         }
     }
 
-    // A disconnect cancels the connect attempt, also one that has not begun.
+    // A disconnect cancels the connect attempt, also one that has not started.
     private void GiveUpConnect()
     {
-        // ConnectAsync reads it before and after the attempt begins, so one of the two threads sees the other.
+        // ConnectAsync reads it before and after the attempt starts, so one of the two threads sees the other.
         Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _connects));
         _ = Volatile.Read(ref _client)?.DisconnectAsync().AsTask();
     }
 
     private static bool MayWait => !t_onlyBegins && Loop.Current is null;
 
-    /// <summary>A callback of a session of that server runs on this thread.</summary>
+    /// <summary>True if a callback of a session of that server runs on the calling thread.</summary>
     internal static bool IsTellingOf(ServerLink server) => ReferenceEquals(t_telling?._server, server);
 
     /// <summary>
-    /// Waits until the system has what was queued, at most for the drain timeout, and only while some of it leaves:
-    /// nothing leaves when the loop or the peer waits for the caller. The connections send the rest later.
+    /// Waits until the system has the queued data, at most for the drain timeout, and only while there is progress:
+    /// without progress the loop or the peer may be waiting for the caller. The connections send the rest later.
     /// </summary>
     private static void AwaitSent(Task sent, List<Session> bridges)
     {
@@ -713,16 +722,16 @@ internal sealed class Link
         }
     }
 
-    // ------------------------------------------------------------------ dialling
+    // ------------------------------------------------------------------ connecting
 
-    /// <param name="make">Makes the client, of options as they are now.</param>
+    /// <param name="make">Creates the client, with the options of this moment.</param>
     internal bool ConnectAsync(Func<Func<Session>, Client> make) => Connect(make, isSync: false) is not null;
 
     internal bool Connect(Func<Func<Session>, Client> make)
     {
         if (Loop.Current is not null) throw new InvalidOperationException("Connect waits, and a loop must not: call ConnectAsync, or leave CompatOptions.Callbacks on the pool.");
         if (Connect(make, isSync: true) is not { } ready) return false;
-        // A callback of the old connection may be waiting for a lock that the caller holds.
+        // A callback of the previous connection may be waiting for a lock that the caller holds.
         int mostMs = (int)CompatOptions.DrainTimeout.TotalMilliseconds;
         if (!Wait.For(ready, mostMs) && Interlocked.Exchange(ref _connectAfterEnd, null) is not null)
         {
@@ -744,7 +753,8 @@ internal sealed class Link
             if (isSync) ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
         }
 
-        // The old connection is told to its end before a new one begins, but by a callback of its own that waits: also by asking again whether it is connected.
+        // The end of the previous connection is reported before a new one starts. Exception: its own callback waits, or
+        // connects again.
         if (HasToEnd())
         {
             Volatile.Write(ref _connectAfterEnd, () => Start(make, ready));
@@ -759,7 +769,7 @@ internal sealed class Link
 
     private void Start(Func<Func<Session>, Client> make, TaskCompletionSource<bool>? ready)
     {
-        // Not before: the end of the connection before completes what it finds.
+        // Not earlier, because the end of the previous connection completes the task that it finds.
         Volatile.Write(ref _ready, ready);
         _isSync = ready is not null;
         _wasUp = _toldDisconnecting = _hasFailed = _isTls = false;
@@ -774,7 +784,7 @@ internal sealed class Link
         }
         catch
         {
-            // Otherwise an OnConnecting that throws leaves a client that connects for ever.
+            // Otherwise an OnConnecting that throws leaves the client connecting for ever.
             _isConnecting = false;
             Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
             throw;
@@ -785,7 +795,7 @@ internal sealed class Link
 
     private async Task ConnectAsync(Func<Func<Session>, Client> make, int dial)
     {
-        // On the pool, so that a callback that dials has its order, and what fails at once is told behind it.
+        // On the pool, so that a callback that connects keeps its order, and an immediate failure is reported after it.
         await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
         SocketError error;
         try

@@ -4,9 +4,9 @@ using System.Net.Sockets;
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// The Socket that an old session or client shows. It has the descriptor of the native object and remains after that is
-/// closed. Its end points are read when it is made, so that they can be read later; other calls throw
-/// ObjectDisposedException then. Closing it ends the connection, as in the original. Any thread.
+/// The Socket property of an original session or client. It shares the descriptor of the native object and remains when
+/// that is closed. Its end points are read when it is created, so they remain readable; other calls then throw
+/// ObjectDisposedException. Closing it ends the connection, as in the original. Any thread may use it.
 /// </summary>
 internal sealed class LinkedSocket : Socket
 {
@@ -32,7 +32,8 @@ internal sealed class LinkedSocket : Socket
     internal static LinkedSocket Over(Socket native, Link link, Session session) => new(native, link, session);
 
     /// <summary>
-    /// For a connection whose Socket is first asked for when its descriptor is closed, and for a dial that failed (null).
+    /// Creates one for a connection whose Socket is first read after its descriptor was closed, and for a failed
+    /// connect (null).
     /// </summary>
     internal static LinkedSocket Ended(Session? session)
     {
@@ -42,7 +43,7 @@ internal sealed class LinkedSocket : Socket
         return closed;
     }
 
-    // A Socket takes its end points from the system only. UDP lets one bind and connect without a packet.
+    // A Socket gets its end points from the system only. UDP can bind and connect without a packet.
     private static LinkedSocket? WithEndPoints(IPEndPoint own, IPEndPoint peer)
     {
         LinkedSocket socket = new(peer.AddressFamily, SocketType.Dgram, ProtocolType.Udp);

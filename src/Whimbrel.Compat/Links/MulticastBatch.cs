@@ -1,15 +1,16 @@
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// Messages of a server that the same sessions have taken one after the other. The first leaves at once, by one native
-/// call (<see cref="Session.SendToEach"/>). Later ones are collected as long as each loop of these sessions still has to
-/// drain what it was sent before: a flood of small messages costs a native send per turn of a loop, not one per message.
-/// A batch leaves when the first of these loops has drained its mailbox, before anything else is sent to a session or
-/// ends one, and at <see cref="MostBytes"/>. Any thread; no code of the user runs under the gate.
+/// Collects messages that the same sessions of a server get one after the other. The first is sent at once, by one
+/// native call (<see cref="Session.SendToEach"/>). Later ones are collected while each loop of these sessions still has
+/// to process the previous one. So a flood of small messages costs one native send per turn of a loop, not one per
+/// message.
+/// A batch is sent when the first of these loops has processed its mailbox, before anything else is sent to one of the
+/// sessions or ends it, and at <see cref="MostBytes"/>. Any thread may use it; no user code runs under the lock.
 /// </summary>
 internal sealed class MulticastBatch
 {
-    /// <summary>A larger message leaves at once, and a batch of so many bytes leaves.</summary>
+    /// <summary>Size at which a batch is sent, and above which a message is not collected.</summary>
     internal const int MostBytes = 32 * 1024;
 
     private readonly Lock _gate = new();
@@ -19,16 +20,17 @@ internal sealed class MulticastBatch
     private byte[] _data = [];
     private int _length;
     private int _count;
-    private Pull[] _pullsOf = []; // of the loops of the listed sessions
+    private Pull[] _pullsOf = []; // those of the loops of the listed sessions
     private Multicasting? _pullsFor;
     private SendResult[] _results = [];
     private volatile Multicasting? _list; // null: nothing is collected
     private int _version; // odd while a batch moves to the queues of its sessions
 
-    /// <summary>Number of native sends so far. Each goes to all sessions of a list, and to each of their loops once.</summary>
+    /// <summary>Number of native sends so far. Each goes to all sessions of a list, once to each of their
+    /// loops.</summary>
     internal long Sends { get; private set; }
 
-    /// <summary>The calling thread has it until <see cref="Return"/>.</summary>
+    /// <summary>Takes a list for the calling thread, until <see cref="Return"/>.</summary>
     internal Multicasting Take()
     {
         lock (_gate)
@@ -44,7 +46,7 @@ internal sealed class MulticastBatch
         lock (_gate) _free.SetTarget(own);
     }
 
-    /// <summary>A message of the first <paramref name="count"/> sessions that are listed there.</summary>
+    /// <summary>Adds a message for the first <paramref name="count"/> sessions of a list.</summary>
     internal void Add(Multicasting list, int count, bool isChanged, ReadOnlySpan<byte> data)
     {
         Task? late;
@@ -76,7 +78,7 @@ internal sealed class MulticastBatch
         Await(late);
     }
 
-    /// <summary>A message that is not collected, after those that are.</summary>
+    /// <summary>Sends a message that is not collected, after the collected ones.</summary>
     internal void Send(Multicasting list, int count, ReadOnlySpan<byte> data)
     {
         Task? late;
@@ -90,7 +92,7 @@ internal sealed class MulticastBatch
         Await(late);
     }
 
-    /// <summary>What is collected leaves.</summary>
+    /// <summary>Sends the collected messages.</summary>
     internal void Flush()
     {
         if (_list is null) return;
@@ -100,7 +102,7 @@ internal sealed class MulticastBatch
         }
     }
 
-    /// <summary>Bytes that wait to be sent to this session, with those that are collected for it.</summary>
+    /// <summary>Number of bytes pending for this session, including collected ones.</summary>
     internal long PendingOf(Link link, Session bridge)
     {
         SpinWait spin = default;
@@ -119,7 +121,7 @@ internal sealed class MulticastBatch
         }
     }
 
-    /// <summary>Bytes that are collected, for all sessions together.</summary>
+    /// <summary>Number of collected bytes, for all sessions together.</summary>
     internal long Pending
     {
         get
@@ -139,7 +141,7 @@ internal sealed class MulticastBatch
 
     // ------------------------------------------------------------------ under the gate
 
-    // The next Multicast waits for them, also for those of a batch that a loop or another sender has sent.
+    // The next Multicast waits for these sends, also for those of a batch that a loop or another sender sent.
     private Task? TakeLate()
     {
         if (_late.Count == 0 || Loop.Current is not null) return null;
@@ -173,7 +175,8 @@ internal sealed class MulticastBatch
         byte[]? copy = null;
         for (int i = 0; i < count; i++)
         {
-            // SendAsync had said that it takes the message. The send is begun here, in its order; a session that has ended reports that itself.
+            // SendAsync had accepted the message, so the send starts here, in order. A session that has ended reports
+            // that itself.
             if (_results[i] == SendResult.Full) _late.Add(list.Sessions[i].SendAsync(copy ??= data.ToArray()).AsTask());
         }
     }
@@ -204,7 +207,7 @@ internal sealed class MulticastBatch
         return true;
     }
 
-    // Each loop runs this after what was sent, and sends what was collected by then.
+    // Each loop runs this after the data sent to it, and sends what was collected meanwhile.
     private void Ask()
     {
         foreach (Pull pull in _pullsOf)
@@ -215,7 +218,7 @@ internal sealed class MulticastBatch
 
     // ------------------------------------------------------------------
 
-    /// <summary>A loop has drained what was sent to it.</summary>
+    /// <summary>Called when a loop has processed what was sent to it.</summary>
     private void Pulled(Pull pull)
     {
         lock (_gate)

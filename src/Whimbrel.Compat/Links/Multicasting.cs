@@ -4,10 +4,10 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// A Multicast that calls the SendAsync or OnSending of each session. While it runs, a session that sends the same bytes
-/// is only noted here. All noted sessions get the bytes together: at the end, and before anything else that this thread
-/// sends to, or ends, one of them. Messages that the same sessions take one after the other form a batch
-/// (<see cref="MulticastBatch"/>). A server keeps one of these for its next Multicast, which mostly goes to the same sessions.
+/// A Multicast that calls the SendAsync or OnSending of each session. A session that sends the same bytes during it is
+/// only listed here. All listed sessions get the bytes together: at the end, and before this thread sends anything else
+/// to one of them, or ends one. Messages for the same sessions form a batch (<see cref="MulticastBatch"/>). A server
+/// keeps one object for its next Multicast, which usually goes to the same sessions.
 /// </summary>
 internal sealed class Multicasting(MulticastBatch batch)
 {
@@ -20,35 +20,35 @@ internal sealed class Multicasting(MulticastBatch batch)
     private Session[] _sessions = [];
     private Link[] _links = [];
     private int _count;
-    private int _listed; // entries that the last message left
-    private bool _isChanged; // the noted sessions are not those of the last message
+    private int _listed; // entries of the previous message
+    private bool _isChanged; // the listed sessions differ from those of the previous message
     private object[] _all = []; // the sessions of the server
     private int _allVersion = -1;
-    private int _unlooked; // bytes for each session since each was asked whether its queue is within the budget
+    private int _unlooked; // bytes per session since each session's budget was checked
     private bool _looks;
 
-    /// <summary>The one of this server that runs on this thread.</summary>
+    /// <summary>Returns the Multicast of this server that runs on this thread, or null.</summary>
     internal static Multicasting? Of(ServerLink server) => t_current is { } current && current.IsOf(server) ? current : null;
 
     private bool IsOf(ServerLink server) => ReferenceEquals(server.Multicasts, batch);
 
-    /// <summary>The sessions that have been noted for a message. Changes only after what was batched for them has left.</summary>
+    /// <summary>The listed sessions. Changes only after batched messages for them were sent.</summary>
     internal Session[] Sessions => _sessions;
 
     /// <summary>The links of <see cref="Sessions"/>.</summary>
     internal Link[] Links => _links;
 
     /// <summary>Calls each session's SendAsync.</summary>
-    /// <param name="batch">That of the server.</param>
-    /// <param name="data">The bytes.</param>
-    /// <param name="sessions">All of a server.</param>
-    /// <param name="version">Another number after each change of the list.</param>
+    /// <param name="batch">Batch of the server.</param>
+    /// <param name="data">Bytes to send.</param>
+    /// <param name="sessions">All sessions of the server.</param>
+    /// <param name="version">Number that changes with the list.</param>
     internal static void Run<TKey, TSession, TSend>(MulticastBatch batch, ReadOnlySpan<byte> data, ConcurrentDictionary<TKey, TSession> sessions, int version)
         where TKey : notnull
         where TSession : class
         where TSend : IEachSend<TSession>
     {
-        // One inside another: an override of SendAsync that multicasts.
+        // Nested: an override of SendAsync may multicast.
         Multicasting? outer = t_current;
         outer?.Flush();
         Multicasting own = batch.Take();
@@ -110,12 +110,13 @@ internal sealed class Multicasting(MulticastBatch batch)
     internal void Take(Link link, ReadOnlySpan<byte> data)
     {
         int at = _count;
-        // Mostly the same sessions as for the last message. To look costs less than the whole way of a send.
+        // Usually the same sessions as for the previous message; checking costs less than a whole send.
         if (!_looks && at < _listed && ReferenceEquals(_links[at], link) && link.IsFreeToSend(_sessions[at])) _count = at + 1;
         else link.SendAsync(data, _looks ? _unlooked : data.Length);
     }
 
-    /// <summary>A session sends. True: the bytes are those of the message, and it gets them with the others.</summary>
+    /// <summary>Called when a session sends. True if the bytes are those of the message, which the session gets with
+    /// the others.</summary>
     internal bool TryTake(Link link, Session session, ReadOnlySpan<byte> data)
     {
         bool isSame = data.SequenceEqual(_data.AsSpan(0, _length));
@@ -133,7 +134,7 @@ internal sealed class Multicasting(MulticastBatch batch)
         return true;
     }
 
-    // What was batched goes to the sessions that are listed now.
+    // Batched messages go to the sessions listed so far.
     private void Change()
     {
         if (_isChanged) return;
@@ -141,10 +142,10 @@ internal sealed class Multicasting(MulticastBatch batch)
         _isChanged = true;
     }
 
-    /// <summary>Bytes that were taken for this one, and are not batched or sent yet.</summary>
+    /// <summary>Bytes taken for this link that are neither batched nor sent yet.</summary>
     internal int PendingOf(Link link) => Holds(link) ? _length : 0;
 
-    // They are called one after the other.
+    // Sessions are called one after the other, so only the last one can send again.
     private bool Holds(Link link) => _count > 0 && ReferenceEquals(_links[_count - 1], link);
 
     private void Grow()
@@ -155,13 +156,13 @@ internal sealed class Multicasting(MulticastBatch batch)
         Array.Resize(ref _links, size);
     }
 
-    /// <summary>What was taken goes to the sessions.</summary>
+    /// <summary>Sends the message to the sessions listed so far.</summary>
     internal void Flush()
     {
         int count = _count;
         if (count == 0) return;
         _count = 0;
-        Change(); // the list begins again, with other sessions
+        Change(); // the list starts again, with other sessions
         batch.Send(this, count, _data.AsSpan(0, _length));
     }
 }

@@ -3,17 +3,18 @@ using System.Runtime.ExceptionServices;
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// Callbacks of one server, from the threads of many sessions: one at a time and in order, so that a user's counter needs no lock, and without a lock
-/// around the user's code, so that it may stop the server. Who comes while another thread is at it leaves the callback there.
+/// Runs callbacks of one server, from the threads of many sessions, one at a time and in order. So a user's counter
+/// needs no lock. No lock is held around user code, so that it may stop the server. A thread that arrives during a
+/// callback queues its own.
 /// </summary>
 internal sealed class OrderedCalls
 {
     private readonly Queue<(Action Call, Action<Exception> Failed)> _waiting = new();
     private readonly object _gate = new();
-    private int _thread; // whose turn it is; 0: nobody's
+    private int _thread; // thread that runs callbacks; 0: none
 
-    /// <param name="call">The user's code.</param>
-    /// <param name="failed">Where its exception goes when another thread runs it.</param>
+    /// <param name="call">User code to run.</param>
+    /// <param name="failed">Receives its exception if another thread runs it.</param>
     internal void Run(Action call, Action<Exception> failed)
     {
         int self = Environment.CurrentManagedThreadId;
@@ -30,7 +31,7 @@ internal sealed class OrderedCalls
             _thread = self;
         }
 
-        // What a callback brings about on its own thread happens inside of it, as it did in the old ones.
+        // A callback caused by a callback on the same thread is nested, as in the original.
         if (isInside)
         {
             call();
@@ -77,7 +78,7 @@ internal sealed class OrderedCalls
         }
     }
 
-    /// <summary>Until all that was left here has run, unless this thread runs it.</summary>
+    /// <summary>Waits until all queued callbacks have run, unless the calling thread runs them.</summary>
     internal void AwaitIdle(TimeSpan timeout)
     {
         long deadline = Environment.TickCount64 + (long)timeout.TotalMilliseconds;

@@ -3,14 +3,15 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>What a resolver of CSharpServer is: who dials or looks up by it at this moment, to be given up; and how names are looked up. Any thread.</summary>
+/// <summary>Implementation of the resolvers of CSharpServer: the connects and look-ups in progress, which can be
+/// cancelled, and the look-up of names. Any thread may use it.</summary>
 internal sealed class Resolving
 {
     private readonly Lock _gate = new();
     private readonly List<Link> _connecting = [];
     private CancellationTokenSource? _lookUps;
 
-    /// <summary>Of those of UDP, which has no dial: cancelled by the next <see cref="Cancel"/>.</summary>
+    /// <summary>Token for look-ups of UDP, which has no connect. Cancelled by the next <see cref="Cancel"/>.</summary>
     internal CancellationToken LookUps
     {
         get
@@ -47,14 +48,16 @@ internal sealed class Resolving
         }
     }
 
-    /// <summary>Where a client dials to. A name needs a resolver, as in asio, which takes only digits without.</summary>
+    /// <summary>Returns the end point that a client connects to. As in asio, a name needs a resolver; without one only
+    /// numeric addresses are valid.</summary>
     internal static EndPoint EndPointOf(string address, int port, bool hasResolver)
     {
         if (IPAddress.TryParse(address, out IPAddress? digits)) return new IPEndPoint(digits, port);
         return hasResolver ? new DnsEndPoint(address, port) : throw new SocketException((int)SocketError.InvalidArgument);
     }
 
-    /// <summary>With a name looked up. Blocks. Throws <see cref="SocketException"/> when there is none, or when it is cancelled.</summary>
+    /// <summary>Looks up a name, and blocks. Throws <see cref="SocketException"/> if there is no address, or if it is
+    /// cancelled.</summary>
     internal static EndPoint LookUp(EndPoint endPoint, CancellationToken cancelled = default)
     {
         if (endPoint is not DnsEndPoint name) return endPoint;
@@ -72,7 +75,7 @@ internal sealed class Resolving
         return new IPEndPoint(found[0], name.Port);
     }
 
-    /// <summary>The port of a scheme: a number, or a name of those that programs dial.</summary>
+    /// <summary>Returns the port of a service: a number, or one of these common names.</summary>
     internal static int PortOf(string scheme) => int.TryParse(scheme, out int port) && port is > 0 and < 65536 ? port : scheme.ToLowerInvariant() switch
     {
         "echo" => 7,

@@ -1,8 +1,9 @@
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// Number of bytes that all connections of the old APIs may have queued together (<see cref="CompatOptions.SendBudgetBytes"/>). A connection is charged when it has sent 64 KiB more,
-/// and not for its first 256 KiB, so that most sends cost an addition and slow peers do not stop quick ones. Any thread.
+/// Bytes that all connections of the original APIs may have queued together (<see
+/// cref="CompatOptions.SendBudgetBytes"/>). A connection is checked after each 64 KiB sent, and its first 256 KiB are
+/// free. So most sends cost an addition, and slow peers do not stop quick ones. Any thread may use it.
 /// </summary>
 internal static class SendBudget
 {
@@ -22,14 +23,14 @@ internal static class SendBudget
 
     internal static long Used => Volatile.Read(ref s_used);
 
-    /// <summary>True: the caller must not queue more for this connection now.</summary>
+    /// <summary>True if the caller must not queue more for this connection now.</summary>
     internal static bool IsOver(Link link, long pending)
     {
         if (pending > FreeBytes || link.Charge != 0) Charge(link, pending);
         return pending > FreeBytes && (pending > Link.MostPending || IsOver(0));
     }
 
-    /// <summary>True: more is queued than is allowed, of which a server with so many bytes pending has its part.</summary>
+    /// <summary>True if more is queued than allowed, where a server has this many bytes pending.</summary>
     internal static bool IsOver(long pending)
     {
         if (Math.Max(Used, pending) <= CompatOptions.SendBudgetBytes) return false;
@@ -37,7 +38,7 @@ internal static class SendBudget
         return Math.Max(Used, pending) > CompatOptions.SendBudgetBytes;
     }
 
-    /// <summary>A connection that has ended is charged nothing, also by a caller that comes late.</summary>
+    /// <summary>Sets the bytes of a connection. An ended connection counts 0, also for a late caller.</summary>
     internal static void Charge(Link link, long pending)
     {
         lock (s_gate) Set(link, pending);
@@ -52,7 +53,7 @@ internal static class SendBudget
         else s_charged.Remove(link);
     }
 
-    // What was charged may have left since.
+    // Counted bytes may have been sent since.
     private static void Refresh()
     {
         lock (s_gate)

@@ -1,12 +1,12 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>The native server of a link, for one start.</summary>
+/// <summary>Native server of a link, for one start.</summary>
 internal sealed class ServerBridge(ServerOptions options, ServerLink link) : Server(options, () => new Bridge(new BridgeEnd(link)))
 {
-    // On a loop: the user's code runs where its other callbacks do, because it may block.
+    // Called on a loop. User code runs where other callbacks run, because it may block.
     protected override void OnError(Exception exception)
     {
-        base.OnError(exception); // says where
+        base.OnError(exception); // logs the exception
         if (Options.Scheduling == Scheduling.Inline) Tell(exception);
         else ThreadPool.UnsafeQueueUserWorkItem(Tell, exception, preferLocal: false);
     }
@@ -19,7 +19,7 @@ internal sealed class ServerBridge(ServerOptions options, ServerLink link) : Ser
         }
         catch (Exception)
         {
-            // It threw while it was told of an error: there is nobody else to tell.
+            // The error callback itself threw: there is no other callback to call.
         }
     }
 }

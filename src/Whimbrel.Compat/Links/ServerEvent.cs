@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>A step in the life of a server, in the order in which they come.</summary>
+/// <summary>Events of a server, in their order.</summary>
 internal enum ServerEvent
 {
     Starting,

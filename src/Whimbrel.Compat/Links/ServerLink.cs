@@ -5,7 +5,8 @@ using System.Runtime.ExceptionServices;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>Stands between a server object of an old API and its native servers, a new one for each start, because options may change between.</summary>
+/// <summary>Connects a server object of an original API with its native servers. Each start has a new one, because
+/// options may have changed.</summary>
 internal sealed class ServerLink(ILinkedServer owner)
 {
     private const int LookMs = 10, StallMs = 200, LoopMs = 500;
@@ -17,13 +18,13 @@ internal sealed class ServerLink(ILinkedServer owner)
     private volatile bool _isStarted, _isAccepting, _isStarting;
     private volatile bool _isLimited;
     private volatile bool _isOverBudget;
-    private int _asking; // multicasts that call each session's SendAsync
-    private volatile MulticastBatch _multicasts = new(); // a new one for each start: its loops may be others
-    private Task _closing = Task.CompletedTask; // of the port, by the last Stop
+    private int _asking; // running multicasts that call each session's SendAsync
+    private volatile MulticastBatch _multicasts = new(); // a new one for each start, which may have other loops
+    private Task _closing = Task.CompletedTask; // the last Stop's closing of the port
     private int _listVersion; // of the owner's list of sessions
-    private long _unlooked; // broadcast since the budget was asked
+    private long _unlooked; // bytes broadcast since the last check of the budget
 
-    /// <summary>Not any more when its engine was stopped.</summary>
+    /// <summary>False after its engine was stopped, too.</summary>
     internal bool IsStarted => _isStarted && _server is { Engine.IsStarted: true };
 
     internal bool IsAccepting => _isAccepting;
@@ -36,42 +37,42 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     internal long BytesReceived => _server?.BytesReceived ?? 0;
 
-    /// <summary>Too much is queued, and each send to a session has to ask the budget.</summary>
+    /// <summary>True if too much is queued, so that each send must check the budget.</summary>
     internal bool IsOverBudget
     {
         get => _isOverBudget;
         private set => _isOverBudget = value;
     }
 
-    /// <summary>On some thread.</summary>
+    /// <summary>True if a multicast of this kind runs on any thread.</summary>
     internal bool IsMulticasting => Volatile.Read(ref _asking) > 0;
 
-    /// <summary>Multicasts that are collected.</summary>
+    /// <summary>Collected multicasts.</summary>
     internal MulticastBatch Multicasts => _multicasts;
 
-    /// <summary>Each send has to ask for its session's limit.</summary>
+    /// <summary>True if each send must check its session's limit.</summary>
     internal bool IsLimited => _isLimited;
 
-    /// <summary>Some session has a limit of its own, which a broadcast would not know.</summary>
+    /// <summary>Called when a session gets a limit of its own, which a broadcast would ignore.</summary>
     internal void Limited() => _isLimited = true;
 
     // ------------------------------------------------------------------ start and stop
 
-    /// <param name="makeOptions">The options as they are now; given the address to listen at.</param>
+    /// <param name="makeOptions">Creates the options of this moment, including the address.</param>
     internal bool Start(Func<ServerOptions> makeOptions)
     {
         lock (_gate)
         {
             if (IsStarted || _isStarting) return false;
             _isStarting = true;
-            _isStarted = false; // also when only its engine was stopped
+            _isStarted = false; // also if only its engine was stopped
         }
 
         Server? server = null;
         try
         {
             server = new ServerBridge(makeOptions(), this);
-            // First, because the original binds before it calls OnStarting: where that fails, OnStarting is not called.
+            // Before OnStarting, because the original binds first and does not call OnStarting if that fails.
             Task? late = Listen(server);
             _server = server;
             _multicasts = new MulticastBatch();
@@ -87,7 +88,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
         catch (InvalidOperationException) when (!_isStarted && server is { IsAccepting: false })
         {
-            return true; // OnStarted, or another thread meanwhile, stopped it
+            return true; // OnStarted, or another thread, stopped it
         }
         finally
         {
@@ -96,7 +97,7 @@ internal sealed class ServerLink(ILinkedServer owner)
     }
 
     /// <returns>
-    /// Null: it listens. Otherwise it listens when a loop is free. A callback on that loop may be waiting for a lock that
+    /// Null if it listens. Otherwise it listens as soon as a loop is free. A callback on that loop may be waiting for a lock that
     /// the caller of Start holds, so Start does not wait for it.
     /// </returns>
     private Task? Listen(Server server)
@@ -110,7 +111,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         bool isClosed = _closing.IsCompleted;
         Task listening = ListenAsync(server);
         if (!isClosed || !Wait.For(Task.WhenAny(listening), LoopMs)) return listening;
-        Wait.For(new ValueTask(listening)); // it has ended: throws what failed
+        Wait.For(new ValueTask(listening)); // completed: throws its exception
         return null;
     }
 
@@ -167,7 +168,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
         catch
         {
-            // Otherwise the port stays taken after an OnStarting that throws.
+            // Otherwise the port stays in use after an OnStarting that throws.
             server.Stop(CompatOptions.DrainTimeout);
             throw;
         }
@@ -189,7 +190,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
         finally
         {
-            // A Start that follows needs the port. Only where callbacks run on the loops may these wait for the caller.
+            // A later Start needs the port. Only callbacks on the loops may be waiting for the caller.
             bool isOnLoops = server.Options.Scheduling == Scheduling.Inline;
             int mostMs = isOnLoops ? LoopMs : (int)CompatOptions.DrainTimeout.TotalMilliseconds;
             _closing = CloseAsync(server);
@@ -214,8 +215,8 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
     }
 
-    // At most for the drain timeout, and only while connections end or bytes leave: a callback that runs may be waiting
-    // for a lock that the caller holds.
+    // At most for the drain timeout, and only while connections end or bytes are sent, because a running callback may
+    // be waiting for a lock that the caller holds.
     private void AwaitStop(Server server, Task stopped)
     {
         long began = Environment.TickCount64, lastProgress = began;
@@ -235,10 +236,10 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     // ------------------------------------------------------------------ sessions
 
-    /// <summary>The user's class, in messages.</summary>
+    /// <summary>Name of the user's class, for messages.</summary>
     internal string OwnerName => owner.GetType().Name;
 
-    /// <summary>Checks what the user's code has made.</summary>
+    /// <summary>Checks that user code has created a session.</summary>
     internal static T Require<T>(T? session, ILinkedServer server)
         where T : class =>
         session ?? throw new InvalidOperationException(
@@ -252,7 +253,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         return link;
     }
 
-    /// <summary>The session is no longer one of the server's, whatever its callbacks did.</summary>
+    /// <summary>Removes the session from the server, whatever its callbacks did.</summary>
     internal void Forget(Link link)
     {
         owner.Forget(link.Owner);
@@ -261,7 +262,8 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     internal void Tell(LinkEvent what, Link link)
     {
-        // Of each message, perhaps, and no server is told: what the call below captures would be allocated all the same.
+        // Empty may come with each message and servers have no such callback; the call below would allocate its
+        // closure.
         if (what != LinkEvent.Empty) TellInOrder(what, link);
     }
 
@@ -270,21 +272,23 @@ internal sealed class ServerLink(ILinkedServer owner)
         _calls.Run(() => owner.Tell(what, link.Owner), e => link.Rethrow(ExceptionDispatchInfo.Capture(e)));
     }
 
-    /// <summary>Something failed that is no session's. Where callbacks run; what the user's code throws is the caller's.</summary>
+    /// <summary>Called for errors that belong to no session, on the thread of callbacks. Exceptions of user code reach
+    /// the caller.</summary>
     internal void Failed(SocketError error)
     {
         if (_isStarted && ErrorMap.IsTold(error)) _calls.Run(() => owner.TellError(error), static _ => { });
     }
 
-    /// <summary>To all that are connected, or to those of a group, encoded once.</summary>
-    /// <param name="data">The bytes.</param>
-    /// <param name="hasOwnSending">The class of some session overrides SendAsync, which must then be called.</param>
-    /// <param name="group">Null: all.</param>
-    /// <returns>False: it must be sent to one after the other.</returns>
+    /// <summary>Broadcasts to all connected sessions, or to those of a group, encoded once.</summary>
+    /// <param name="data">Bytes to send.</param>
+    /// <param name="hasOwnSending">True if the class of a session overrides SendAsync, which must then be
+    /// called.</param>
+    /// <param name="group">Group, or null for all sessions.</param>
+    /// <returns>False if it must be sent to each session.</returns>
     internal bool Broadcast(ReadOnlySpan<byte> data, bool hasOwnSending, SessionGroup? group = null)
     {
         if (hasOwnSending || _isLimited || _server is not { } server) return false;
-        // Each by its own SendAsync then, which waits for those that are behind.
+        // Then each session's own SendAsync is called, which waits for slow peers.
         if (LooksOverBudget(server, data.Length)) return false;
         group ??= server.Sessions;
         _multicasts.Flush();
@@ -310,7 +314,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         return IsOverBudget;
     }
 
-    /// <summary>To all by their own SendAsync, where <see cref="Broadcast"/> does not do.</summary>
+    /// <summary>Sends to each session by its own SendAsync, where <see cref="Broadcast"/> is not possible.</summary>
     internal void ToEach<TKey, TSession, TSend>(ReadOnlySpan<byte> data, ConcurrentDictionary<TKey, TSession> sessions)
         where TKey : notnull
         where TSession : class

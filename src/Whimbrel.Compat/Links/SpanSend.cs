@@ -1,4 +1,4 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>The shape of SendAsync, to see which class has the one that is called.</summary>
+/// <summary>Signature of SendAsync, used to find the class that implements it.</summary>
 internal delegate bool SpanSend(ReadOnlySpan<byte> buffer);

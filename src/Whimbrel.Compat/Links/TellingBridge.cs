@@ -1,8 +1,9 @@
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// The native session where OnSent or OnEmpty is overridden: who overrides the native ones pays for it. A client's from the beginning; a server's takes
-/// over from a <see cref="Bridge"/>, which had to ask the user's code for its session first.
+/// Native session for classes that override OnSent or OnEmpty, because overriding the native callbacks costs CPU. A
+/// client uses it from the start. A server's connection hands over to it from a <see cref="Bridge"/>, when user code
+/// has created its session.
 /// </summary>
 internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 {
@@ -35,7 +36,7 @@ internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 
     protected override void OnError(Exception exception)
     {
-        base.OnError(exception); // says where, and is counted
+        base.OnError(exception); // logs and counts the exception
         end.Threw();
     }
 

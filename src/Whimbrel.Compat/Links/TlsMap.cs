@@ -4,7 +4,7 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>From NetCoreServer's SslContext to the native options.</summary>
+/// <summary>Converts NetCoreServer's SslContext to native options.</summary>
 internal static class TlsMap
 {
     internal static TlsOptions ForServer(object sender, SslContext context) => new()

@@ -1,18 +1,18 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>Waiting as the old APIs do: the thread stands still.</summary>
+/// <summary>Blocks the calling thread, as the original APIs do.</summary>
 internal static class Wait
 {
     internal static T For<T>(ValueTask<T> task)
     {
         if (task.IsCompletedSuccessfully) return task.Result;
-#pragma warning disable VSTHRD002, CA1849 // the old API waits, on a thread that is no loop's
+#pragma warning disable VSTHRD002, CA1849 // the original API waits, on a thread that is not a loop's
         return task.AsTask().GetAwaiter().GetResult();
     }
 
     internal static T For<T>(Task<T> task) => task.GetAwaiter().GetResult();
 
-    /// <summary>False: it has not completed in time.</summary>
+    /// <summary>False if the task has not completed in time.</summary>
     internal static bool For(Task task, int milliseconds) => task.Wait(milliseconds);
 
     internal static void For(ValueTask task)

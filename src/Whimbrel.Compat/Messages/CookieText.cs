@@ -1,6 +1,6 @@
 namespace Whimbrel.Compat;
 
-/// <summary>Cookies as they stand in a field.</summary>
+/// <summary>Formats and parses cookies.</summary>
 internal static class CookieText
 {
     internal static string Of(string name, string value)
@@ -9,7 +9,7 @@ internal static class CookieText
         return $"{Encoded(name, nameof(name)).Replace("=", "%3D", StringComparison.Ordinal)}={Encoded(value, nameof(value))}";
     }
 
-    /// <summary>A text without semicolons: one would begin another cookie, or an attribute. It goes percent-encoded.</summary>
+    /// <summary>Percent-encodes semicolons, because one would start another cookie or an attribute.</summary>
     internal static string Encoded(string text, string name)
     {
         ArgumentNullException.ThrowIfNull(text, name);

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Compat;
 
-/// <summary>The value of Host: the address that a client was given, and its port unless that is the usual one.</summary>
+/// <summary>Value of Host: the address that the client was given, and its port unless it is the default one.</summary>
 internal static class HostText
 {
     internal static string Of(string address, int port, int usual)

@@ -5,19 +5,22 @@ using HttpResponse = NetCoreServer.HttpResponse;
 
 namespace Whimbrel.Compat;
 
-/// <summary>The client's side of HTTP for a client of the old API: requests are noted as they are sent, bytes in, responses told in their order.</summary>
+/// <summary>HTTP of a client of the original API: records requests as they are sent, parses received bytes, and reports
+/// responses in order.</summary>
 /// <remarks>
 /// <list type="number">
-/// <item>A response is told by its header, then whole. It is cleared when that callback has returned, unless somebody has taken it
-/// (<see cref="TakeResponse"/>). What a server says on the way (1xx) is not told.</item>
-/// <item>A response that breaks a rule or a limit, and bytes that nobody asked for, are told as an error, and end the connection.</item>
-/// <item>A response without a length ends with the connection. Behind one that ends the connection nothing is read.</item>
+/// <item>A response is reported by its header, then complete. It is cleared when that callback has returned, unless
+/// <see cref="TakeResponse"/> was called. Interim responses (1xx) are not reported.</item>
+/// <item>A response that breaks a rule or a limit, or data without a request, is reported as an error and ends the
+/// connection.</item>
+/// <item>A response without a length ends with the connection. Nothing is read after one that ends the
+/// connection.</item>
 /// </list>
-/// Received on one thread at a time; requests are noted on any thread, before their bytes are given on.
+/// Receives on one thread at a time. Requests are recorded on any thread, before their bytes are sent.
 /// </remarks>
 internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
 {
-    /// <summary>Requests without an answer.</summary>
+    /// <summary>Most requests without an answer.</summary>
     internal const int MostOpen = 100_000;
 
     private readonly ConcurrentQueue<Asked> _asked = new();
@@ -38,23 +41,23 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
 
     internal HttpResponse Response { get; set; } = new();
 
-    /// <summary>A request is about to be sent. False: too many wait for their answers.</summary>
-    /// <param name="request">The request.</param>
-    /// <param name="address">Where it goes, as the client was given it.</param>
-    /// <param name="port">Its port.</param>
-    /// <param name="usual">The port that Host leaves out.</param>
+    /// <summary>Records a request that is about to be sent. False if too many wait for their answers.</summary>
+    /// <param name="request">Request to send.</param>
+    /// <param name="address">Address, as given to the client.</param>
+    /// <param name="port">Port of the server.</param>
+    /// <param name="usual">Default port, which Host leaves out.</param>
     internal bool Report(HttpRequest request, string address, int port, int usual)
     {
         ArgumentNullException.ThrowIfNull(request);
         if (request.IsEmpty || _asked.Count >= MostOpen) return false;
-        // Made once: a client has the same address for all its requests.
+        // Created once, because a client has one address for all its requests.
         string host = _host ??= HostText.Of(address, port, usual);
         request.Message.AddFirst("Host", host);
         _asked.Enqueue((request.Message.FirstBytes.SequenceEqual("HEAD"u8) ? Asked.Head : Asked.Usual) | (request.Message.Lists("Connection"u8, "close"u8) ? Asked.Last : Asked.Usual));
         return true;
     }
 
-    /// <summary>The response that is being told stays with who takes it.</summary>
+    /// <summary>Passes the response that is being reported to the caller.</summary>
     internal HttpResponse TakeResponse()
     {
         HttpResponse taken = Response;
@@ -62,7 +65,7 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
         return taken;
     }
 
-    /// <summary>A connection begins.</summary>
+    /// <summary>Called when a connection begins.</summary>
     internal void Begin()
     {
         _asked.Clear();
@@ -76,7 +79,7 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
 
     protected override void TellUpgraded(byte[] buffer) => client.TellUpgraded(buffer, 0, buffer.Length);
 
-    /// <summary>The connection has ended: the end of a response that has no other.</summary>
+    /// <summary>Called when the connection has ended, which ends a response without a length.</summary>
     internal void Ended()
     {
         if (!IsOver)
@@ -144,7 +147,7 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
     {
         Response.Message.EndTaken();
         _isExpecting = false;
-        // Before it is told: who asks again in that callback asks on a connection that lives.
+        // Before the callback, so that a request made in it uses a connection that lives.
         IsOver = _isLast || !_reader.IsPersistent;
         HttpResponse told = Response;
         client.TellResponse(told);

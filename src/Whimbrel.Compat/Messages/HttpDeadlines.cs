@@ -3,8 +3,8 @@ using System.Collections.Concurrent;
 namespace Whimbrel.Compat;
 
 /// <summary>
-/// Ends requests that take too long to come. One timer of the process looks at those that were begun and are not whole, a few times a second, and at nothing
-/// while there are none. Any thread.
+/// Ends requests that arrive too slowly. One timer of the process checks started, incomplete requests a few times a
+/// second; it stops while there are none. Any thread may use it.
 /// </summary>
 internal static class HttpDeadlines
 {
@@ -15,7 +15,7 @@ internal static class HttpDeadlines
     private static readonly Timer s_timer = new(static _ => Look());
     private static bool s_runs;
 
-    /// <summary>It has until then. Again: it has until the new time.</summary>
+    /// <summary>Sets the time limit of a request, or replaces it.</summary>
     internal static void Set(HttpServing serving, long dueMs)
     {
         s_begun[serving] = dueMs;
@@ -34,7 +34,7 @@ internal static class HttpDeadlines
         long now = Environment.TickCount64;
         foreach ((HttpServing serving, long due) in s_begun)
         {
-            // An end may wait for the peer, and others are due as well.
+            // An end may wait for the peer, and other requests may be due as well.
             if (due <= now && s_begun.TryRemove(serving, out _)) ThreadPool.UnsafeQueueUserWorkItem(static s => s.TimedOut(), serving, preferLocal: false);
         }
 

@@ -3,15 +3,15 @@ using Buffer = NetCoreServer.Buffer;
 namespace Whimbrel.Compat;
 
 /// <summary>
-/// Bytes as an old session or client has them, for a reader of HTTP: what it did not take stays until more has come, and what stands behind an upgrade is told
-/// as it came. Received on one thread at a time.
+/// Passes the bytes of an original session or client to an HTTP parser. Unparsed bytes are kept until more arrive;
+/// bytes after an upgrade are reported unchanged. Receives on one thread at a time.
 /// </summary>
 internal abstract class HttpIntake
 {
     private readonly Buffer _unread = new();
     private volatile bool _isOver;
 
-    /// <summary>Nothing is read any more. Any thread.</summary>
+    /// <summary>True if nothing more is read. Any thread.</summary>
     protected bool IsOver
     {
         get => _isOver;
@@ -20,16 +20,16 @@ internal abstract class HttpIntake
 
     protected bool HasUnread => !_unread.IsEmpty;
 
-    /// <summary>The bytes belong to another protocol from now on.</summary>
+    /// <summary>True if the bytes belong to another protocol from now on.</summary>
     protected abstract bool IsUpgraded { get; }
 
-    /// <summary>Reads messages, until there are no more, or nothing more is to be read.</summary>
-    /// <returns>How many bytes were taken.</returns>
+    /// <summary>Parses messages until there are no more, or nothing more is to be read.</summary>
+    /// <returns>Number of bytes parsed.</returns>
     protected abstract int Read(ReadOnlySpan<byte> bytes);
 
     protected abstract void TellUpgraded(byte[] buffer);
 
-    /// <summary>Behind each step.</summary>
+    /// <summary>Called after each step.</summary>
     protected virtual void Taken()
     {
     }
@@ -47,7 +47,7 @@ internal abstract class HttpIntake
         ReadOnlySpan<byte> rest = buffer.AsSpan((int)offset + taken, (int)size - taken);
         if (IsUpgraded && !_isOver)
         {
-            // A copy: the session may begin anew meanwhile.
+            // A copy, because the session may start again in the callback.
             byte[] behind = rest.ToArray();
             End();
             if (behind.Length > 0) TellUpgraded(behind);
@@ -58,7 +58,7 @@ internal abstract class HttpIntake
         Taken();
     }
 
-    /// <summary>For the next connection.</summary>
+    /// <summary>Resets the state for the next connection.</summary>
     protected void Restart()
     {
         _unread.Clear();

@@ -2,7 +2,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Compat;
 
-/// <summary>Limits of the old HTTP classes: those of the native ones, where a body of up to HttpOptions.BodyLimitBytes is kept.</summary>
+/// <summary>Limits of the HTTP classes of the original API: the native defaults, including HttpOptions.BodyLimitBytes
+/// for a body in memory.</summary>
 internal static class HttpLimits
 {
     internal static HttpOptions OfServers { get; } = new();

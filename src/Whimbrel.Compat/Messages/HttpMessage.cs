@@ -8,8 +8,9 @@ using Buffer = NetCoreServer.Buffer;
 namespace Whimbrel.Compat;
 
 /// <summary>
-/// What a request and a response of NetCoreServer have in common: a start line of three words, fields and a body as the bytes of one message, and
-/// where in them each part lies. It is composed in any order, and what could not be read again is refused.
+/// Common part of requests and responses of NetCoreServer: a start line of three words, header fields and a body, as
+/// the bytes of one message with the position of each part. It can be composed in any order. Input that could not be
+/// parsed again is rejected.
 /// </summary>
 internal sealed class HttpMessage
 {
@@ -29,7 +30,7 @@ internal sealed class HttpMessage
     private bool _isOpen;
     private bool _hasOwnFraming;
 
-    // The words of the start line as text, once asked for: the next message of a connection mostly has the same.
+    // Text of the start line, once requested, because the next message of a connection usually has the same words.
     private string? _firstText;
     private string? _secondText;
     private string? _thirdText;
@@ -44,7 +45,7 @@ internal sealed class HttpMessage
 
     internal int FieldCount => _fields.Count;
 
-    /// <summary>As announced: what is not there yet is sent by itself, or still to be received.</summary>
+    /// <summary>Announced length. Missing bytes are sent separately, or still to be received.</summary>
     internal int BodyLength { get; private set; }
 
     internal string First => TextOf(_first, ref _firstText);
@@ -55,19 +56,19 @@ internal sealed class HttpMessage
 
     internal ReadOnlySpan<byte> FirstBytes => BytesOf(_first);
 
-    /// <summary>Whether the head has its end: a body follows, which may be empty.</summary>
+    /// <summary>True if the head is complete: a body follows, which may be empty.</summary>
     internal bool HasBody => _bodyStart > 0;
 
-    /// <summary>What is there of the body.</summary>
+    /// <summary>Body bytes that are present.</summary>
     internal Span<byte> Body => _bodyStart == 0 ? default : Bytes.AsSpan()[_bodyStart..];
 
-    /// <summary>Bytes of the body that were announced and are not there.</summary>
+    /// <summary>Number of announced body bytes that are missing.</summary>
     internal int MissingBytes => _bodyStart == 0 ? 0 : BodyLength - Body.Length;
 
     internal (string Name, string Value) FieldAt(int index) =>
         (uint)index < (uint)_fields.Count ? (TextOf(_fields[index].Name), TextOf(_fields[index].Value)) : ("", "");
 
-    /// <summary>The value of the first field with this name, or null.</summary>
+    /// <summary>Value of the first field with this name, or null.</summary>
     internal string? ValueOf(ReadOnlySpan<byte> name) => Find(name) is { } field ? TextOf(field.Value) : null;
 
     private Field? Find(ReadOnlySpan<byte> name)
@@ -80,7 +81,7 @@ internal sealed class HttpMessage
         return null;
     }
 
-    /// <summary>Whether a field that is a list has a word, in any case, in any of its lines.</summary>
+    /// <summary>True if a list field contains a word, ignoring case, in any of its lines.</summary>
     internal bool Lists(ReadOnlySpan<byte> name, ReadOnlySpan<byte> word)
     {
         foreach (Field field in _fields)
@@ -100,7 +101,7 @@ internal sealed class HttpMessage
 
     internal void Clear()
     {
-        // One large body is not kept for ever.
+        // The buffer of one large body is not kept.
         if (Bytes.Capacity > MostKeptBytes) Bytes = new Buffer();
         Bytes.Clear();
         _fields.Clear();
@@ -109,7 +110,7 @@ internal sealed class HttpMessage
         _hasLength = _isOpen = _hasOwnFraming = IsBroken = false;
     }
 
-    /// <summary>Empty, and it keeps no memory for the next one.</summary>
+    /// <summary>Clears the message and releases its memory.</summary>
     internal void Release()
     {
         Clear();
@@ -130,7 +131,8 @@ internal sealed class HttpMessage
         _lineEnd = _fieldsEnd = (int)Bytes.Size;
     }
 
-    /// <summary>Adds a field. What frames a message (Content-Length, Transfer-Encoding) stays until there is a body, which says that itself.</summary>
+    /// <summary>Adds a field. Content-Length and Transfer-Encoding are kept only until there is a body, which sets its
+    /// own length.</summary>
     internal void Add(string name, string value)
     {
         ArgumentNullException.ThrowIfNull(name);
@@ -147,7 +149,7 @@ internal sealed class HttpMessage
 
     private static bool IsFraming(string name) => name.Equals("Content-Length", StringComparison.OrdinalIgnoreCase) || name.Equals("Transfer-Encoding", StringComparison.OrdinalIgnoreCase);
 
-    // A second length, or a coding beside a length, would be read differently by different readers.
+    // A second length, or a coding beside a length, would be parsed differently by different parsers.
     private void RemoveOwnFraming()
     {
         _hasOwnFraming = false;
@@ -166,9 +168,9 @@ internal sealed class HttpMessage
         }
     }
 
-    /// <summary>Adds a field before all others, unless there is one.</summary>
-    /// <param name="name">A short one of our own.</param>
-    /// <param name="value">Checked before.</param>
+    /// <summary>Adds a field before all others, unless it exists.</summary>
+    /// <param name="name">Short name used by the library.</param>
+    /// <param name="value">Validated value.</param>
     internal void AddFirst(string name, string value)
     {
         Span<byte> bytes = stackalloc byte[name.Length];
@@ -176,7 +178,7 @@ internal sealed class HttpMessage
         if (_lineEnd > 0 && Find(bytes) is null) Insert(name, value, 0, _lineEnd);
     }
 
-    /// <summary>Adds to the value of the last field with this name. False: there is none.</summary>
+    /// <summary>Appends to the value of the last field with this name. False if there is none.</summary>
     internal bool Extend(ReadOnlySpan<byte> name, string more)
     {
         CheckText(more, nameof(more));
@@ -193,9 +195,9 @@ internal sealed class HttpMessage
         return false;
     }
 
-    /// <summary>Ends the head, and begins a body. A second time it replaces the first.</summary>
-    /// <param name="length">Bytes of the body.</param>
-    /// <param name="isFramed">False: a message that has no body, and must not say so.</param>
+    /// <summary>Ends the head and begins a body. A second call replaces the first body.</summary>
+    /// <param name="length">Number of body bytes.</param>
+    /// <param name="isFramed">False for a message that must have neither a body nor a length.</param>
     internal void BeginBody(int length, bool isFramed = true)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(length);
@@ -241,8 +243,8 @@ internal sealed class HttpMessage
     // ------------------------------------------------------------------ read from the peer
 
     /// <summary>
-    /// Takes the head of a message that a reader has checked. A body whose length is not known yet gets one when it is whole
-    /// (<see cref="EndTaken"/>), in place of the coding that was taken off: so the message can be sent on as it lies here.
+    /// Stores the head of a parsed message. A body of unknown length gets a length when it is complete (<see
+    /// cref="EndTaken"/>), in place of the removed coding, so that the message can be sent again as it is stored.
     /// </summary>
     internal void Take(HttpMessageReader reader, bool isRequest)
     {
@@ -275,18 +277,18 @@ internal sealed class HttpMessage
         _fieldsEnd = (int)Bytes.Size;
         Bytes.Append("\r\n"u8);
         _bodyStart = (int)Bytes.Size;
-        // Bodies end at a limit far below this.
+        // Body limits are far below this.
         if (!_isOpen) BodyLength = (int)Math.Min(reader.BodyLength, int.MaxValue);
     }
 
-    /// <summary>Takes a piece of its body.</summary>
+    /// <summary>Appends a piece of its body.</summary>
     internal void Take(ReadOnlySpan<byte> piece)
     {
         Bytes.Append(piece);
         if (_isOpen) BodyLength += piece.Length;
     }
 
-    /// <summary>Its body is whole.</summary>
+    /// <summary>Called when the body is complete.</summary>
     internal void EndTaken()
     {
         if (_isOpen) Insert("Content-Length", BodyLength.ToString(CultureInfo.InvariantCulture), _fields.Count, _fieldsEnd);
@@ -299,7 +301,7 @@ internal sealed class HttpMessage
 
     private string TextOf(Part part, ref string? kept)
     {
-        // Read once: an old program may ask on several threads.
+        // Read once, because programs may call this on several threads.
         string? before = kept;
         if (before is not null && Ascii.Equals(BytesOf(part), before)) return before;
         string text = TextOf(part);
@@ -328,7 +330,7 @@ internal sealed class HttpMessage
         if (_lineEnd == 0) throw new InvalidOperationException("A message begins with its start line.");
         if (at == Bytes.Size)
         {
-            // The usual way: behind all else.
+            // The usual case: at the end.
             Part key = Append(name, ": ");
             _fields.Add(new Field(key, Append(value, "\r\n")));
             _fieldsEnd = (int)Bytes.Size;
@@ -345,7 +347,7 @@ internal sealed class HttpMessage
         if (_fieldsEnd == at) _fieldsEnd += line.Length;
     }
 
-    // What lies behind moves, and is known at its new place.
+    // The positions of everything after it move.
     private Span<byte> MakeRoom(int at, int length)
     {
         int size = (int)Bytes.Size;
@@ -367,7 +369,8 @@ internal sealed class HttpMessage
         }
     }
 
-    // The old builders take any URL. What would end the word, or be read differently by different readers, goes percent-encoded as UTF-8.
+    // The original builders accept any URL. Characters that would end the word, or be parsed differently by different
+    // parsers, are percent-encoded as UTF-8.
     private static string UrlOf(string url)
     {
         ArgumentNullException.ThrowIfNull(url);

@@ -8,27 +8,28 @@ using HttpResponse = NetCoreServer.HttpResponse;
 namespace Whimbrel.Compat;
 
 /// <summary>
-/// The server's side of HTTP for a session of the old API: bytes in, requests told, one behind the other. What is answered goes through the session,
-/// and is noted here.
+/// HTTP of a session of the original API: parses received bytes and reports requests one after the other. Answers go
+/// through the session and are recorded here.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>A request is told by its header, then whole: as cached, when it is a GET for something in the session's cache, else as it is. It is
-/// cleared when that callback has returned. The next one in the same bytes follows.</item>
-/// <item>A request that breaks a rule or a limit is told as an error, gets one answer that says so unless it had one, and ends the connection.
-/// Nothing behind it is read.</item>
-/// <item>A request that asks for the end of the connection, or comes by HTTP/1.0 without keep-alive, gets it when its answer has been given, the
-/// body too. Nothing behind it is read.</item>
-/// <item>A header that is not whole <see cref="HttpOptions.HeadTimeout"/> after its first byte, and a body that is not
-/// <see cref="HttpOptions.BodyTimeout"/> after its header, get 408 and the end. A connection without a request under way has no limit, as it had none.</item>
-/// <item>Once the session is upgraded, all that follows is told to it as it came. The request that upgraded it, and one that was refused with a last answer, are
-/// told whole right after their header, and responses to them are not sent.</item>
+/// <item>A request is reported by its header, then complete: as cached, if it is a GET for an entry of the session's
+/// cache, otherwise as received. It is cleared when that callback has returned. Then the next request follows.</item>
+/// <item>A request that breaks a rule or a limit is reported as an error, gets one answer with the reason unless it has
+/// one, and ends the connection. Nothing is read after it.</item>
+/// <item>A request with Connection: close, or HTTP/1.0 without keep-alive, ends the connection when its answer was
+/// given, including the body. Nothing is read after it.</item>
+/// <item>A header that is incomplete <see cref="HttpOptions.HeadTimeout"/> after its first byte, or a body that is
+/// incomplete <see cref="HttpOptions.BodyTimeout"/> after its header, gets 408 and ends the connection. A connection
+/// without a request has no limit, as in the original.</item>
+/// <item>After an upgrade all bytes are reported unchanged. The request that upgraded, and one that was rejected with a
+/// last answer, are reported as complete directly after their header; responses to them are not sent.</item>
 /// </list>
-/// Received on one thread at a time; answers are noted on any thread.
+/// Receives on one thread at a time. Answers are recorded on any thread.
 /// </remarks>
 internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : HttpIntake
 {
-    // An idle connection has none: a thread has one for all that it receives for.
+    // A thread has one parser for its connections, so an idle connection has none.
     [ThreadStatic] private static HttpMessageReader? t_spare;
 
     private HttpMessageReader? _reader;
@@ -38,7 +39,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     private volatile bool _endsAfter;
     private Awaited _awaited;
     private volatile bool _isRefused;
-    private int _open; // requests whose header was told, and that have no answer
+    private int _open; // requests whose header was reported and that have no answer
 
     private enum Awaited
     {
@@ -82,7 +83,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         return spare;
     }
 
-    // Set once for each: further bytes give no further time.
+    // Set once per wait: further bytes do not extend the time.
     private void Watch(Awaited awaited)
     {
         if (awaited == _awaited) return;
@@ -91,7 +92,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         else HttpDeadlines.Set(this, Environment.TickCount64 + (long)(awaited == Awaited.Head ? limits.HeadTimeout : limits.BodyTimeout).TotalMilliseconds);
     }
 
-    /// <summary>What was begun did not come in time. On a thread of the pool.</summary>
+    /// <summary>Called on a pool thread when a header or body was not complete in time.</summary>
     internal void TimedOut()
     {
         if (IsOver) return;
@@ -103,7 +104,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     private static ReadOnlySpan<byte> Refusal(int status, string text) =>
         new HttpResponse().SetBegin(status).SetHeader("Connection", "close").SetHeader("Content-Type", "text/plain; charset=UTF-8").SetBody(text).Cache.AsSpan();
 
-    /// <summary>The connection has ended. A request that was not finished is told.</summary>
+    /// <summary>Called when the connection has ended. An incomplete request is reported.</summary>
     internal void Ended()
     {
         if (!IsOver && _reader is { } reader && reader.Finish() == HttpMessagePart.Broken)
@@ -153,12 +154,13 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         Request.Take(reader);
         _endsAfter = !reader.IsPersistent;
         _isInRequest = true;
-        // Who answers twice answers no later request with it.
+        // A second answer to one request must not count for a later request.
         if (Interlocked.Increment(ref _open) < 1) Volatile.Write(ref _open, 1);
         bool waits = reader.ExpectsContinue;
         _isTelling = true;
         session.TellHeader(Request);
-        // The old library calls OnReceivedRequest for these, too, and programs count or log there. Nothing can be answered any more.
+        // The original calls OnReceivedRequest for these requests too, and programs count or log there. No answer can
+        // be sent.
         if (IsUpgraded || _isRefused) session.TellRequest(Request);
         _isTelling = false;
         EndIfAnswered();
@@ -169,9 +171,9 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     {
         Request.Message.EndTaken();
         _isInRequest = false;
-        // The end that an answer brings waits until the callback that gave it has returned.
+        // The end that an answer causes waits until the callback that gave the answer has returned.
         _isTelling = true;
-        // Its words become text for who asks for them, and for a cache that has something.
+        // The URL becomes text only on request, and for a cache that is not empty.
         if (!session.Files.Empty && Request.Message.FirstBytes.SequenceEqual("GET"u8) && TryFind(Request.Url, out byte[]? content))
         {
             session.TellCached(Request, content);
@@ -199,7 +201,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     {
         Request.Message.IsBroken = true;
         session.TellError(Request, failure.Message);
-        // Behind an answer, or before one that is still to come, it would be taken for another one's.
+        // After an answer, or before a pending one, it would be taken for another answer.
         if (!IsOver && Volatile.Read(ref _open) == (_isInRequest ? 1 : 0))
             session.Give(Refusal(failure.Status, failure.Message));
         Request.Clear();
@@ -209,13 +211,13 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
 
     // ------------------------------------------------------------------ answers
 
-    /// <summary>An answer is about to be sent: the last one says so.</summary>
+    /// <summary>Completes an answer that is about to be sent: the last one gets Connection: close.</summary>
     internal void Dress(HttpResponse response)
     {
         if (_endsAfter && response.Status >= 200) response.Message.AddFirst("Connection", "close");
     }
 
-    /// <summary>An answer was given to the session. One that is not the last (1xx) changes nothing.</summary>
+    /// <summary>Records an answer that was given to the session. Interim answers (1xx) change nothing.</summary>
     internal void NoteAnswer(HttpResponse response)
     {
         if (response.Status is >= 100 and < 200) return;
@@ -225,20 +227,22 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         if (!_isTelling) EndIfAnswered();
     }
 
-    /// <summary>Bytes of the body of an answer were given to the session.</summary>
+    /// <summary>Records body bytes of an answer that were given to the session.</summary>
     internal void NoteBody(long bytes)
     {
         Interlocked.Add(ref _owed, -bytes);
         if (!_isTelling) EndIfAnswered();
     }
 
-    /// <summary>The request got its last answer: what comes after it is not read, and no further answer is sent.</summary>
+    /// <summary>Records the last answer to a request: nothing after it is read, and no further answer is
+    /// sent.</summary>
     internal void NoteRefusal() => _endsAfter = IsOver = _isRefused = true;
 
-    /// <summary>Whether a response can be sent: not after an upgrade, where its bytes would be read as a frame, and not after a last answer.</summary>
+    /// <summary>True if a response can be sent: not after an upgrade, where it would be parsed as a frame, and not
+    /// after a last answer.</summary>
     internal bool TakesAnswers => !IsUpgraded && !_isRefused;
 
-    /// <summary>Whether no request waits for its answer.</summary>
+    /// <summary>True if no request waits for its answer.</summary>
     internal bool IsAnswered => Volatile.Read(ref _open) <= 0;
 
     private void EndIfAnswered()

@@ -2,10 +2,10 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat;
 
-/// <summary>A session of the old API, as <see cref="HttpServing"/> sees it: whom it tells, and what it asks for. Two classes are one: plain and TLS.</summary>
+/// <summary>Session of the original API, as <see cref="HttpServing"/> sees it: plain or TLS.</summary>
 internal interface IHttpServed
 {
-    /// <summary>The bytes belong to another protocol from now on.</summary>
+    /// <summary>True if the bytes belong to another protocol from now on.</summary>
     bool IsUpgraded { get; }
 
     FileCache Files { get; }

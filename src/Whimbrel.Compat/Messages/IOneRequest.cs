@@ -2,17 +2,19 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat;
 
-/// <summary>A client of the old API whose requests are awaited, as <see cref="OneRequest"/> sees it. Two classes are one: plain and TLS.</summary>
+/// <summary>Client of the original API with awaited requests, as <see cref="OneRequest"/> sees it: plain or
+/// TLS.</summary>
 internal interface IOneRequest
 {
     HttpAsking Http { get; }
 
     bool IsReady { get; }
 
-    /// <summary>There is a connection, or one is dialled: its end, or that it is ready, will be told.</summary>
+    /// <summary>True if there is a connection, or a connect is in progress: a callback will report its end, or that it
+    /// is ready.</summary>
     bool IsBusy { get; }
 
-    /// <summary>The server, and why its connection has ended.</summary>
+    /// <summary>The server, and the reason for the end of its connection.</summary>
     string Failure { get; }
 
     bool Connect();

@@ -2,8 +2,10 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat;
 
-/// <summary>One request at a time of a client, and the task that waits for its response. It connects the client when that is not connected.</summary>
-/// <remarks>Each task is completed once, whatever comes first: the response, a mistake in it, the end of the connection, or the timeout. Whoever awaits it goes on elsewhere.</remarks>
+/// <summary>Sends one request at a time for a client, and completes a task with its response. Connects the client if
+/// necessary.</summary>
+/// <remarks>Each task completes once: with the response, an error in it, the end of the connection, or a timeout.
+/// Continuations run asynchronously.</remarks>
 internal sealed class OneRequest(IOneRequest client) : IDisposable
 {
     private const int Tries = 10;
@@ -14,18 +16,18 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     private HttpResponse? _response;
     private Exception? _failure;
     private Timer? _timer;
-    private bool _isOn;       // the request goes over what is connected or dialled now: the end of that is told next, and is its own
-    private bool _mayRetry;   // what could not be sent, once, over another connection
-    private bool _connectsLater; // the connection that it cannot have is about to end, or to be ready
+    private bool _isOn; // the request belongs to the current connection or connect attempt, so its end ends the request
+    private bool _mayRetry; // a failed send is repeated once, on another connection
+    private bool _connectsLater; // connects when the current connection has ended or is ready
 
-    /// <summary>Sends a request, and connects before when that is needed.</summary>
+    /// <summary>Sends a request, and connects first if necessary.</summary>
     internal Task<HttpResponse> Begin(HttpRequest request, TimeSpan? timeout)
     {
         ArgumentNullException.ThrowIfNull(request);
         return Begin(() => request, timeout);
     }
 
-    /// <summary>The same, for a request that is composed when none is under way.</summary>
+    /// <summary>Sends a request that is composed only if no other is in progress.</summary>
     internal Task<HttpResponse> Begin(Func<HttpRequest> compose, TimeSpan? timeout)
     {
         TaskCompletionSource<HttpResponse> waiting = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -50,13 +52,14 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         return waiting.Task;
     }
 
-    /// <summary>A connection is dialled, and the end of the one before has been told: the next end is this one's.</summary>
+    /// <summary>Called when a connect starts and the end of the previous connection was reported: the next end belongs
+    /// to this one.</summary>
     internal void Connecting()
     {
         lock (_gate) _isOn = true;
     }
 
-    /// <summary>The client is connected: what was asked for is sent.</summary>
+    /// <summary>Called when the client is connected: sends the request.</summary>
     internal void Connected()
     {
         lock (_gate)
@@ -69,11 +72,12 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         Send();
     }
 
-    /// <summary>The response is there. The task is completed when the client may be asked again: <see cref="Settle"/>.</summary>
+    /// <summary>Stores the response. <see cref="Settle"/> completes the task when the client may be used
+    /// again.</summary>
     internal void Answered() => _response = client.Http.TakeResponse();
 
-    /// <summary>The connection lives on, or has ended: whoever waits may go on.</summary>
-    /// <returns>True: there was a response. Whoever waited for it may have asked again by now.</returns>
+    /// <summary>Completes the task, when the connection is usable again or has ended.</summary>
+    /// <returns>True if there was a response. Its receiver may have sent another request by now.</returns>
     internal bool Settle()
     {
         if (_response is not { } response) return false;
@@ -82,17 +86,18 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         return true;
     }
 
-    /// <summary>The response broke a rule. The connection ends, and with it the wait.</summary>
+    /// <summary>Stores the error of a response that broke a rule. The end of the connection completes the
+    /// task.</summary>
     internal void Broken(string error) => _failure = new InvalidOperationException(error);
 
-    /// <summary>The connection has ended. A response that had come is given.</summary>
+    /// <summary>Called when the connection has ended. A complete response is passed on.</summary>
     internal void Ended()
     {
         if (Settle()) return;
         TaskCompletionSource<HttpResponse>? waiting;
         lock (_gate)
         {
-            // One that was begun meanwhile has a connection of its own, which is not dialled before this has returned.
+            // A request started meanwhile has its own connection, whose connect starts after this method has returned.
             if (_waiting is null || !(_isOn || _connectsLater)) return;
             waiting = _connectsLater ? _waiting : null;
             _isOn = _connectsLater = false;
@@ -108,7 +113,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     {
         for (int tries = 1; !client.Connect(); tries++)
         {
-            // What is in the way ends, or gets ready: either is told.
+            // The current connection ends or becomes ready, and a callback reports either.
             lock (_gate)
             {
                 if (_waiting != waiting || _isOn) return;
@@ -116,7 +121,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
             }
 
             if (client.IsBusy) return;
-            // It may have ended before this was noted: then nothing more is told.
+            // It may have ended before the flag was set; then no callback follows.
             lock (_gate)
             {
                 if (_waiting != waiting || !_connectsLater) return;
@@ -151,7 +156,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
             return;
         }
 
-        // A connection that is about to end takes nothing, and says a little later that it is none.
+        // A connection that is about to end rejects sends, and reports its end a little later.
         client.End();
         Connect(waiting);
     }
@@ -164,7 +169,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
             _failure = new TimeoutException("Timeout!");
         }
 
-        // Before the wait ends: who asks again has another connection.
+        // Before the task completes, so that the next request gets another connection.
         client.End();
         Take(waiting)?.TrySetException(new TimeoutException("Timeout!"));
     }

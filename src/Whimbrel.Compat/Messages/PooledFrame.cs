@@ -3,7 +3,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Compat;
 
-/// <summary>A frame in an array of the shared pool, until it is disposed: for who sends it outside of any lock, or to many. One owner.</summary>
+/// <summary>A frame in an array of the shared pool, until it is disposed. For sends outside a lock, or to many
+/// sessions. One owner.</summary>
 internal readonly ref struct PooledFrame
 {
     private readonly byte[] _bytes;

@@ -3,7 +3,7 @@ using System.Text;
 
 namespace Whimbrel.Compat;
 
-/// <summary>Text as UTF-8 in an array of the shared pool, until it is disposed. One owner.</summary>
+/// <summary>UTF-8 text in an array of the shared pool, until it is disposed. One owner.</summary>
 internal readonly ref struct PooledText
 {
     private readonly byte[] _bytes;

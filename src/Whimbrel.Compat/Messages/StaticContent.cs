@@ -3,7 +3,7 @@ using NetCoreServer;
 
 namespace Whimbrel.Compat;
 
-/// <summary>Files as whole responses, ready to be sent.</summary>
+/// <summary>Files as complete responses, ready to send.</summary>
 internal static class StaticContent
 {
     private static readonly TimeSpan s_usual = TimeSpan.FromHours(1);

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Compat;
 
-/// <summary>Statuses as text, and the usual words behind them.</summary>
+/// <summary>Status codes as text, and their reason phrases.</summary>
 internal static class StatusPhrases
 {
     private const int First = 100;
@@ -11,7 +11,7 @@ internal static class StatusPhrases
     private static readonly string?[] s_phrases = new string[Last - First + 1];
     private static readonly string?[] s_digits = new string[Last - First + 1];
 
-    // Where the framework says nothing, or something else than the old library.
+    // Phrases that the framework lacks, or that differ in the original.
     private static readonly Dictionary<int, string> s_own = new()
     {
         [306] = "Switch Proxy",

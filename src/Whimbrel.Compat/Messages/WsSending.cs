@@ -7,10 +7,10 @@ using Buffer = NetCoreServer.Buffer;
 
 namespace Whimbrel.Compat;
 
-/// <summary>What sessions and clients do with their WebSocket beside being told: frames out, and messages that somebody waits for.</summary>
+/// <summary>Sending, and blocking receives, of sessions and clients with a WebSocket.</summary>
 /// <remarks>
-/// A frame is one send, so frames of several threads never mix. Queued ones are composed under the WebSocket's lock: nothing follows a close. Who
-/// waits until the system has a frame holds no lock meanwhile.
+/// A frame is one send, so frames of several threads never mix. Queued frames are composed under the WebSocket's lock,
+/// so nothing follows a close. A blocking send holds no lock while it waits.
 /// </remarks>
 internal static class WsSending
 {
@@ -28,7 +28,7 @@ internal static class WsSending
         }
     }
 
-    // A server does not mask: what is much is not copied first.
+    // A server does not mask, so a large payload is not copied first.
     private static bool? QueueInPieces(IWsOwner owner, WebSocketPart part, ReadOnlySpan<byte> payload)
     {
         if (part is not (WebSocketPart.Text or WebSocketPart.Binary)) return null;
@@ -63,7 +63,7 @@ internal static class WsSending
         return socket.TryBeginClose() ? owner.SendNow(frame.Span) : 0;
     }
 
-    /// <summary>Waits for the next message, and receives for it. What else comes is told as always.</summary>
+    /// <summary>Receives until the next message is complete. Other events are reported as usual.</summary>
     internal static Buffer Receive(WebSocket socket, IWsOwner owner)
     {
         Buffer message = new();
@@ -71,7 +71,8 @@ internal static class WsSending
         socket.Want(message);
         while (!socket.HasWanted)
         {
-            // No byte of the next frame: that is for the next call. Of the handshake one after the other, as its end is not known.
+            // Reads no byte of the next frame, which belongs to the next call. During the handshake it reads single
+            // bytes, because its end is unknown.
             long required = socket.IsOpen ? Math.Min(socket.RequiredReceiveFrameSize(), bytes.Length) : 1;
             if (owner.ReceiveNow(bytes, 0, required) <= 0) break;
         }
@@ -81,8 +82,9 @@ internal static class WsSending
     }
 
     /// <summary>
-    /// Writes the payload of a close frame. Status 0 without a reason is an empty payload. Because programs of the old library close with numbers that RFC 6455 does not allow
-    /// on the wire, such a status is sent as 1000, and a reason ends before its first byte that is not UTF-8, or after 123 bytes.
+    /// Writes the payload of a close frame. Status 0 without a reason is an empty payload. Programs of the original
+    /// library close with numbers that RFC 6455 does not allow, so such a status is sent as 1000. The reason ends
+    /// before its first byte that is not UTF-8, or after 123 bytes.
     /// </summary>
     internal static Span<byte> WriteClose(Span<byte> target, int status, ReadOnlySpan<byte> reason)
     {

@@ -2,22 +2,22 @@ using System.Text;
 
 namespace NetCoreServer;
 
-/// <summary>Bytes that grow at their end, with an offset that their user moves. One owner, one thread at a time.</summary>
+/// <summary>Growing byte buffer with an offset. One owner, one thread at a time.</summary>
 public class Buffer
 {
     private byte[] _data;
     private int _size;
     private int _offset;
 
-    /// <summary>Makes an empty one.</summary>
+    /// <summary>Creates an empty buffer.</summary>
     public Buffer() => _data = [];
 
-    /// <summary>Makes an empty one with room.</summary>
-    /// <param name="capacity">Bytes, 0 and more.</param>
+    /// <summary>Creates an empty buffer with a capacity.</summary>
+    /// <param name="capacity">Number of bytes, at least 0.</param>
     public Buffer(long capacity) => _data = new byte[Count(capacity, nameof(capacity))];
 
-    /// <summary>Takes an array over, full.</summary>
-    /// <param name="data">Becomes the buffer's own.</param>
+    /// <summary>Creates a buffer over an array, which it uses as its own.</summary>
+    /// <param name="data">Contents. The buffer takes ownership.</param>
     public Buffer(byte[] data)
     {
         ArgumentNullException.ThrowIfNull(data);
@@ -25,48 +25,49 @@ public class Buffer
         _size = data.Length;
     }
 
-    /// <summary>Whether nothing is in it.</summary>
+    /// <summary>True if the buffer is empty.</summary>
     public bool IsEmpty => _size == 0;
 
-    /// <summary>The array itself. Only its first <see cref="Size"/> bytes mean something; another one is there after it has grown.</summary>
+    /// <summary>Underlying array. Only its first <see cref="Size"/> bytes are valid. It is replaced when the buffer
+    /// grows.</summary>
     public byte[] Data => _data;
 
-    /// <summary>Bytes that it can hold without growing.</summary>
+    /// <summary>Number of bytes that fit without growing.</summary>
     public long Capacity => _data.Length;
 
-    /// <summary>Bytes that are in it.</summary>
+    /// <summary>Number of bytes in the buffer.</summary>
     public long Size => _size;
 
-    /// <summary>What was shifted.</summary>
+    /// <summary>Current offset.</summary>
     public long Offset => _offset;
 
-    /// <summary>One byte.</summary>
-    /// <param name="index">0 up to <see cref="Capacity"/>.</param>
+    /// <summary>Byte at an index.</summary>
+    /// <param name="index">From 0 up to <see cref="Capacity"/>, exclusive.</param>
     public byte this[long index] => _data[index];
 
-    /// <summary>What is in it, from the offset on. Valid until it is changed.</summary>
+    /// <summary>Returns the contents from the offset on. Valid until the buffer changes.</summary>
     public Span<byte> AsSpan() => _data.AsSpan(_offset, _size - _offset);
 
-    /// <summary>Everything as UTF-8.</summary>
+    /// <summary>Returns all contents as UTF-8 text.</summary>
     public override string ToString() => ExtractString(0, _size);
 
-    /// <summary>Forgets everything; the room stays.</summary>
+    /// <summary>Removes the contents and keeps the capacity.</summary>
     public void Clear() => _size = _offset = 0;
 
-    /// <summary>A part as UTF-8.</summary>
-    /// <param name="offset">Where it begins.</param>
-    /// <param name="size">How many bytes it has.</param>
-    /// <exception cref="ArgumentException">It is not all there.</exception>
+    /// <summary>Returns a part as UTF-8 text.</summary>
+    /// <param name="offset">Offset of the first byte.</param>
+    /// <param name="size">Number of bytes.</param>
+    /// <exception cref="ArgumentException">The part is not inside the buffer.</exception>
     public string ExtractString(long offset, long size)
     {
         CheckPart(offset, size);
         return Encoding.UTF8.GetString(_data, (int)offset, (int)size);
     }
 
-    /// <summary>Takes a part out; what follows moves forward, and the offset with it.</summary>
-    /// <param name="offset">Where it begins.</param>
-    /// <param name="size">How many bytes it has.</param>
-    /// <exception cref="ArgumentException">It is not all there.</exception>
+    /// <summary>Removes a part. Later bytes and the offset move forward.</summary>
+    /// <param name="offset">Offset of the first byte.</param>
+    /// <param name="size">Number of bytes.</param>
+    /// <exception cref="ArgumentException">The part is not inside the buffer.</exception>
     public void Remove(long offset, long size)
     {
         CheckPart(offset, size);
@@ -77,17 +78,17 @@ public class Buffer
         else if (_offset > from) _offset = from;
     }
 
-    /// <summary>Makes room: at least twice what there was, when it must grow.</summary>
-    /// <param name="capacity">Bytes in all.</param>
-    /// <exception cref="ArgumentException">Less than nothing, or more than an array can have.</exception>
+    /// <summary>Ensures a capacity; a growing buffer at least doubles.</summary>
+    /// <param name="capacity">Number of bytes in total.</param>
+    /// <exception cref="ArgumentException">The number is negative or larger than an array can be.</exception>
     public void Reserve(long capacity)
     {
         int wanted = Count(capacity, nameof(capacity));
         if (wanted > _data.Length) Array.Resize(ref _data, (int)Math.Min(Math.Max(wanted, 2L * _data.Length), Array.MaxLength));
     }
 
-    /// <summary>Sets how many bytes are in it. New ones have any value.</summary>
-    /// <param name="size">0 and more.</param>
+    /// <summary>Sets the size. New bytes are undefined.</summary>
+    /// <param name="size">Number of bytes, at least 0.</param>
     public void Resize(long size)
     {
         Reserve(size);
@@ -95,18 +96,18 @@ public class Buffer
         _offset = Math.Min(_offset, _size);
     }
 
-    /// <summary>Moves the offset on.</summary>
-    /// <param name="offset">Bytes; not beyond the end.</param>
-    /// <exception cref="ArgumentException">It would leave what is there.</exception>
+    /// <summary>Moves the offset forward.</summary>
+    /// <param name="offset">Number of bytes, not past the end.</param>
+    /// <exception cref="ArgumentException">The new offset would be outside the contents.</exception>
     public void Shift(long offset) => MoveTo(_offset + offset);
 
     /// <summary>Moves the offset back.</summary>
-    /// <param name="offset">Bytes; not before the beginning.</param>
-    /// <exception cref="ArgumentException">It would leave what is there.</exception>
+    /// <param name="offset">Number of bytes, not before the beginning.</param>
+    /// <exception cref="ArgumentException">The new offset would be outside the contents.</exception>
     public void Unshift(long offset) => MoveTo(_offset - offset);
 
-    /// <summary>Adds one byte.</summary>
-    /// <param name="value">The byte.</param>
+    /// <summary>Appends one byte.</summary>
+    /// <param name="value">Byte to append.</param>
     /// <returns>1.</returns>
     public long Append(byte value)
     {
@@ -115,20 +116,20 @@ public class Buffer
         return 1;
     }
 
-    /// <summary>Adds a copy.</summary>
-    /// <param name="buffer">The bytes.</param>
-    /// <returns>How many were added.</returns>
+    /// <summary>Appends a copy of an array.</summary>
+    /// <param name="buffer">Bytes to append.</param>
+    /// <returns>Number of bytes appended.</returns>
     public long Append(byte[] buffer)
     {
         ArgumentNullException.ThrowIfNull(buffer);
         return Append(buffer.AsSpan());
     }
 
-    /// <summary>Adds a copy of a part.</summary>
-    /// <param name="buffer">The bytes.</param>
-    /// <param name="offset">Where the part begins.</param>
-    /// <param name="size">How many bytes it has.</param>
-    /// <returns>How many were added.</returns>
+    /// <summary>Appends a copy of a part of an array.</summary>
+    /// <param name="buffer">Array with the bytes.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="size">Number of bytes.</param>
+    /// <returns>Number of bytes appended.</returns>
     public long Append(byte[] buffer, long offset, long size)
     {
         ArgumentNullException.ThrowIfNull(buffer);
@@ -136,9 +137,9 @@ public class Buffer
         return Append(buffer.AsSpan((int)offset, (int)size));
     }
 
-    /// <summary>Adds a copy.</summary>
-    /// <param name="buffer">The bytes.</param>
-    /// <returns>How many were added.</returns>
+    /// <summary>Appends a copy of a span.</summary>
+    /// <param name="buffer">Bytes to append.</param>
+    /// <returns>Number of bytes appended.</returns>
     public long Append(ReadOnlySpan<byte> buffer)
     {
         Reserve((long)_size + buffer.Length);
@@ -147,27 +148,27 @@ public class Buffer
         return buffer.Length;
     }
 
-    /// <summary>Adds what another has, from its offset on.</summary>
-    /// <param name="buffer">The other.</param>
-    /// <returns>How many were added.</returns>
+    /// <summary>Appends the contents of another buffer, from its offset on.</summary>
+    /// <param name="buffer">Other buffer.</param>
+    /// <returns>Number of bytes appended.</returns>
     public long Append(Buffer buffer)
     {
         ArgumentNullException.ThrowIfNull(buffer);
         return Append(buffer.AsSpan());
     }
 
-    /// <summary>Adds text as UTF-8.</summary>
-    /// <param name="text">The text.</param>
-    /// <returns>How many bytes were added.</returns>
+    /// <summary>Appends text as UTF-8.</summary>
+    /// <param name="text">Text to append.</param>
+    /// <returns>Number of bytes appended.</returns>
     public long Append(string text)
     {
         ArgumentNullException.ThrowIfNull(text);
         return Append(text.AsSpan());
     }
 
-    /// <summary>Adds text as UTF-8.</summary>
-    /// <param name="text">The text.</param>
-    /// <returns>How many bytes were added.</returns>
+    /// <summary>Appends text as UTF-8.</summary>
+    /// <param name="text">Text to append.</param>
+    /// <returns>Number of bytes appended.</returns>
     public long Append(ReadOnlySpan<char> text)
     {
         Reserve((long)_size + Encoding.UTF8.GetMaxByteCount(text.Length));

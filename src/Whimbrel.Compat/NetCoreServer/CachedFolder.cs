@@ -3,8 +3,8 @@ using System.IO.Enumeration;
 namespace NetCoreServer;
 
 /// <summary>
-/// A folder whose files a <see cref="FileCache"/> has, each under its key. It loads them, and the system's events tell it what to load again.
-/// The user's handler runs under the folder's lock, and may ask the cache anything.
+/// A folder whose files are in a <see cref="FileCache"/>, each under its key. It loads them, and reloads them after
+/// file system events. The user's handler runs under the folder's lock, and may use the cache.
 /// </summary>
 internal sealed class CachedFolder(FileCache cache, string root, string prefix, string filter, TimeSpan timeout, FileCache.InsertHandler handler) : IDisposable
 {
@@ -15,14 +15,15 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
     [ThreadStatic]
     private static CachedFolder? t_loading;
 
-    // Held while a file is read and its value put in, so that the last change is the one that stays. Entered again when a handler finds something.
+    // Held while a file is read and its value is stored, so that the last change wins. Reentrant, because a handler may
+    // call Find.
     private readonly Lock _reading = new();
     private readonly HashSet<string> _keys = new(StringComparer.Ordinal);
     private FileSystemWatcher? _watcher;
     private string _realRoot = root;
     private bool _isOver;
 
-    /// <summary>The folder whose file the user's handler is taking in on this thread, if that is for this cache.</summary>
+    /// <summary>Returns the folder that is loading a file into this cache on this thread, or null.</summary>
     internal static CachedFolder? LoadingInto(FileCache target) => t_loading is { } folder && folder.Cache == target ? folder : null;
 
     private FileCache Cache => cache;
@@ -31,7 +32,7 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
 
     internal static string Normal(string path) => Path.TrimEndingDirectorySeparator(Path.GetFullPath(path));
 
-    /// <summary>Loads everything, and follows what happens from before that on.</summary>
+    /// <summary>Loads all files. Changes are tracked from before that.</summary>
     internal bool Open()
     {
         try
@@ -47,7 +48,7 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
                 Happened(e.OldFullPath);
                 Happened(e.FullPath);
             };
-            // Events were lost: look at everything.
+            // Events were lost, so everything is loaded again.
             _watcher.Error += (_, _) => Reload();
             _watcher.EnableRaisingEvents = true;
             LoadBelow(Root);
@@ -70,7 +71,7 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
         }
     }
 
-    /// <summary>Reads the file of a key. False: it is not there, or was refused.</summary>
+    /// <summary>Loads the file of a key. False if it does not exist or was rejected.</summary>
     internal bool Load(string key)
     {
         string folder = KeyPrefix;
@@ -90,7 +91,7 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
-            // It went away between two looks. Its own event says so.
+            // It was deleted between two checks, and its own event follows.
         }
     }
 
@@ -107,7 +108,7 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
         foreach (string path in Directory.EnumerateFiles(folder, "*", s_everything)) LoadFile(path);
     }
 
-    // A folder that went away took its files with it, and for those there is no event.
+    // Deleting a folder also deletes its files, for which there is no event.
     private void DropBelow(string path)
     {
         string below = KeyOf(path) + "/";
@@ -162,7 +163,7 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
     {
         try
         {
-            // A pipe has no length, and who opens it waits.
+            // A pipe has no length, and opening it would block.
             long length = new FileInfo(path).Length;
             return length > FileCache.MostBytes ? null : length == 0 ? [] : File.ReadAllBytes(path);
         }
@@ -172,7 +173,7 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
         }
     }
 
-    /// <summary>Where a path leads, every link on the way followed.</summary>
+    /// <summary>Resolves all links of a path.</summary>
     private static string RealPath(string path)
     {
         string root = Path.GetPathRoot(path)!, real = root;

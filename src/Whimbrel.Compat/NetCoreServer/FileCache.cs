@@ -3,17 +3,19 @@ using System.Collections.Concurrent;
 namespace NetCoreServer;
 
 /// <summary>
-/// Values by their key in memory: what was added, and the files of folders, which it follows. Any thread.
+/// Cache of values by key: added values, and the files of folders, whose changes it tracks. Any thread may use it.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>What <see cref="Find"/> gives is never changed afterwards, and has exactly the bytes of its value.</item>
-/// <item>A value with a timeout is not found after it; a file's is read anew instead, when it is asked for.</item>
-/// <item>A file's key is its prefix and its path below the folder, with slashes, each once. What a link leads to outside of the folder is not taken in.</item>
-/// <item>A folder is followed by the system's events. A file that was changed, made or taken away in it is seen shortly after.</item>
-/// <item>It keeps up to <see cref="MostBytes"/> bytes of values; what does not fit is not taken in.</item>
+/// <item>An array from <see cref="Find"/> is never changed by the cache, and has exactly the bytes of its value.</item>
+/// <item>A value is not found after its timeout. A file is read again on request instead.</item>
+/// <item>A file's key is its prefix and its path below the folder, with single slashes. Links that lead outside the
+/// folder are skipped.</item>
+/// <item>Folders are watched with file system events. Changed, created and deleted files are noticed shortly
+/// afterwards.</item>
+/// <item>The cache holds up to <see cref="MostBytes"/> bytes of values; values that do not fit are rejected.</item>
 /// </list>
-/// Folders and their files are <see cref="CachedFolder"/>.
+/// Folders and their files are in <see cref="CachedFolder"/>.
 /// </remarks>
 public class FileCache : IDisposable
 {
@@ -25,30 +27,30 @@ public class FileCache : IDisposable
     private long _bytes;
     private bool _isDisposed;
 
-    /// <summary>Takes a file in, or refuses it. Called for each file of a folder, with its key.</summary>
-    /// <param name="cache">Where to add it.</param>
-    /// <param name="key">The key of the file.</param>
-    /// <param name="value">Its bytes.</param>
-    /// <param name="timeout">That of the folder.</param>
-    /// <returns>Whether it was taken in.</returns>
+    /// <summary>Adds a file to the cache, or rejects it. Called for each file of a folder.</summary>
+    /// <param name="cache">Cache to add it to.</param>
+    /// <param name="key">Key of the file.</param>
+    /// <param name="value">Contents of the file.</param>
+    /// <param name="timeout">Timeout of the folder.</param>
+    /// <returns>True if the file was added.</returns>
     public delegate bool InsertHandler(FileCache cache, string key, byte[] value, TimeSpan timeout);
 
-    /// <summary>Makes an empty one.</summary>
+    /// <summary>Creates an empty cache.</summary>
     public FileCache()
     {
     }
 
-    /// <summary>Whether nothing is in it.</summary>
+    /// <summary>True if the cache is empty.</summary>
     public bool Empty => _entries.IsEmpty;
 
-    /// <summary>How many values are in it.</summary>
+    /// <summary>Number of values.</summary>
     public int Size => _entries.Count;
 
     /// <summary>Adds a value, or replaces the one with its key.</summary>
-    /// <param name="key">The key.</param>
-    /// <param name="value">Not to be changed any more.</param>
-    /// <param name="timeout">After it the value is not found. Zero, the default, for none.</param>
-    /// <returns>False: there is no room for it.</returns>
+    /// <param name="key">Key of the value.</param>
+    /// <param name="value">Value. It must not be changed afterwards.</param>
+    /// <param name="timeout">Time after which the value is not found. Zero (default): no timeout.</param>
+    /// <returns>False if there is no room for it, or the cache is disposed.</returns>
     public bool Add(string key, byte[] value, TimeSpan timeout = default)
     {
         ArgumentNullException.ThrowIfNull(key);
@@ -64,7 +66,7 @@ public class FileCache : IDisposable
     }
 
     /// <summary>Finds a value.</summary>
-    /// <param name="key">Its key.</param>
+    /// <param name="key">Key of the value.</param>
     /// <returns>True and the value, or false.</returns>
     public (bool, byte[]) Find(string key)
     {
@@ -73,7 +75,7 @@ public class FileCache : IDisposable
         if (entry.EndsMs > Environment.TickCount64) return (true, entry.Value);
         lock (_gate)
         {
-            // Another may have been faster.
+            // Another thread may have been faster.
             if (_entries.TryGetValue(key, out entry) && entry.EndsMs <= Environment.TickCount64) Remove(key);
         }
 
@@ -81,9 +83,9 @@ public class FileCache : IDisposable
         return (true, entry.Value);
     }
 
-    /// <summary>Takes a value out.</summary>
-    /// <param name="key">Its key.</param>
-    /// <returns>Whether it was there.</returns>
+    /// <summary>Removes a value.</summary>
+    /// <param name="key">Key of the value.</param>
+    /// <returns>True if it existed.</returns>
     public bool Remove(string key)
     {
         ArgumentNullException.ThrowIfNull(key);
@@ -95,14 +97,14 @@ public class FileCache : IDisposable
         }
     }
 
-    /// <summary>Takes in the files of a folder, and of those in it, and follows them.</summary>
-    /// <param name="path">The folder.</param>
-    /// <param name="prefix">Before the path of each file in its key.</param>
-    /// <param name="filter">Names of the files, with <c>*</c> and <c>?</c>. The default takes all.</param>
-    /// <param name="timeout">How long a file is believed before it is read again. Zero, the default: until it is changed.</param>
-    /// <param name="handler">Takes each file in; the default adds it as it is.</param>
-    /// <returns>False: it cannot be read.</returns>
-    /// <exception cref="ArgumentException">There is no such folder.</exception>
+    /// <summary>Adds the files of a folder and its subfolders, and watches them.</summary>
+    /// <param name="path">Path of the folder.</param>
+    /// <param name="prefix">Prefix of the keys, before the path of each file.</param>
+    /// <param name="filter">Pattern of file names, with <c>*</c> and <c>?</c>. The default matches all.</param>
+    /// <param name="timeout">Time after which a file is read again. Zero (default): only when it changes.</param>
+    /// <param name="handler">Adds each file. The default adds it unchanged.</param>
+    /// <returns>False if the folder cannot be read, or the cache is disposed.</returns>
+    /// <exception cref="ArgumentException">The folder does not exist.</exception>
     public bool InsertPath(string path, string prefix = "/", string filter = "*.*", TimeSpan timeout = default, InsertHandler? handler = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
@@ -124,17 +126,17 @@ public class FileCache : IDisposable
         return false;
     }
 
-    /// <summary>Whether a folder is followed.</summary>
-    /// <param name="path">The folder, as it was given to <see cref="InsertPath"/>.</param>
+    /// <summary>Checks whether a folder is watched.</summary>
+    /// <param name="path">Path, as passed to <see cref="InsertPath"/>.</param>
     public bool FindPath(string path)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
         lock (_gate) return _folders.ContainsKey(CachedFolder.Normal(path));
     }
 
-    /// <summary>Follows a folder no more, and takes its files out.</summary>
-    /// <param name="path">The folder, as it was given to <see cref="InsertPath"/>.</param>
-    /// <returns>Whether it was followed.</returns>
+    /// <summary>Stops watching a folder, and removes its files.</summary>
+    /// <param name="path">Path, as passed to <see cref="InsertPath"/>.</param>
+    /// <returns>True if it was watched.</returns>
     public bool RemovePath(string path)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
@@ -148,7 +150,7 @@ public class FileCache : IDisposable
         return true;
     }
 
-    /// <summary>Takes everything out, and follows no folder any more.</summary>
+    /// <summary>Removes all values, and stops watching all folders.</summary>
     public void Clear()
     {
         CachedFolder[] folders;
@@ -163,15 +165,15 @@ public class FileCache : IDisposable
         foreach (CachedFolder folder in folders) folder.Dispose();
     }
 
-    /// <summary>Clears it for good.</summary>
+    /// <summary>Clears the cache permanently.</summary>
     public void Dispose()
     {
         Dispose(disposingManagedResources: true);
         GC.SuppressFinalize(this);
     }
 
-    /// <summary>Clears it for good.</summary>
-    /// <param name="disposingManagedResources">True, unless a finalizer of a derived class calls.</param>
+    /// <summary>Clears the cache permanently.</summary>
+    /// <param name="disposingManagedResources">True, except from a finalizer of a derived class.</param>
     protected virtual void Dispose(bool disposingManagedResources)
     {
         if (!disposingManagedResources) return;
@@ -181,8 +183,8 @@ public class FileCache : IDisposable
 
     private static bool AddAsItIs(FileCache cache, string key, byte[] value, TimeSpan timeout) => cache.Add(key, value, timeout);
 
-    /// <param name="Value">The bytes.</param>
-    /// <param name="EndsMs">When it is no longer believed.</param>
-    /// <param name="Folder">What has loaded it, and can again.</param>
+    /// <param name="Value">Bytes of the value.</param>
+    /// <param name="EndsMs">Time at which it expires.</param>
+    /// <param name="Folder">Folder that loaded it, and can load it again.</param>
     private readonly record struct Entry(byte[] Value, long EndsMs, CachedFolder? Folder);
 }

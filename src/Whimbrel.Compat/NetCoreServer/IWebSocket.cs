@@ -2,90 +2,91 @@ using System.Net.Sockets;
 
 namespace NetCoreServer;
 
-/// <summary>What a WebSocket tells its owner. Every member has a default that does nothing, but for what its words say. On the owner's callbacks.</summary>
+/// <summary>Callbacks of a WebSocket. The defaults do nothing, unless a member says otherwise. Called in the owner's
+/// callbacks.</summary>
 public interface IWebSocket
 {
-    /// <summary>A client is connected, and fills its request to upgrade.</summary>
-    /// <param name="request">To be filled.</param>
+    /// <summary>Called on a client when it is connected, to complete its upgrade request.</summary>
+    /// <param name="request">Request to complete.</param>
     void OnWsConnecting(HttpRequest request)
     {
     }
 
-    /// <summary>A client's upgrade was answered: messages may be sent.</summary>
-    /// <param name="response">The answer.</param>
+    /// <summary>Called on a client when its upgrade was accepted. Messages may be sent.</summary>
+    /// <param name="response">Response of the server.</param>
     void OnWsConnected(HttpResponse response)
     {
     }
 
-    /// <summary>A client asks a server to upgrade.</summary>
-    /// <param name="request">Its request.</param>
-    /// <param name="response">The answer, to which fields may be added.</param>
-    /// <returns>False: it is not upgraded, and what is answered is the owner's.</returns>
+    /// <summary>Called on a server for an upgrade request. The default accepts it.</summary>
+    /// <param name="request">Request of the client.</param>
+    /// <param name="response">Response, to which headers may be added.</param>
+    /// <returns>False rejects the upgrade; the owner then answers the request.</returns>
     bool OnWsConnecting(HttpRequest request, HttpResponse response) => true;
 
-    /// <summary>A server has upgraded: messages may be sent.</summary>
-    /// <param name="request">The client's request.</param>
+    /// <summary>Called on a server when it has accepted an upgrade. Messages may be sent.</summary>
+    /// <param name="request">Request of the client.</param>
     void OnWsConnected(HttpRequest request)
     {
     }
 
-    /// <summary>The connection is about to end.</summary>
+    /// <summary>Called when the connection is about to end.</summary>
     void OnWsDisconnecting()
     {
     }
 
-    /// <summary>The connection has ended.</summary>
+    /// <summary>Called when the connection has ended.</summary>
     void OnWsDisconnected()
     {
     }
 
-    /// <summary>A message. The bytes are valid during the call.</summary>
-    /// <param name="buffer">Where it lies.</param>
-    /// <param name="offset">Where it begins.</param>
-    /// <param name="size">How many bytes it has.</param>
+    /// <summary>Called for each message. The bytes are valid during the call.</summary>
+    /// <param name="buffer">Array with the message.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="size">Number of bytes.</param>
     void OnWsReceived(byte[] buffer, long offset, long size)
     {
     }
 
-    /// <summary>The peer closes.</summary>
-    /// <param name="buffer">Where its reason lies.</param>
-    /// <param name="offset">Where that begins.</param>
-    /// <param name="size">How many bytes it has.</param>
-    /// <param name="status">Its status; 1000 when it said none.</param>
+    /// <summary>Called when the peer closes.</summary>
+    /// <param name="buffer">Array with the reason.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="size">Number of bytes.</param>
+    /// <param name="status">Status of the close frame; 1000 if it has none.</param>
     void OnWsClose(byte[] buffer, long offset, long size, int status = 1000)
     {
     }
 
-    /// <summary>A ping.</summary>
-    /// <param name="buffer">Where its payload lies.</param>
-    /// <param name="offset">Where that begins.</param>
-    /// <param name="size">How many bytes it has.</param>
+    /// <summary>Called for each ping.</summary>
+    /// <param name="buffer">Array with the payload.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="size">Number of bytes.</param>
     void OnWsPing(byte[] buffer, long offset, long size)
     {
     }
 
-    /// <summary>A pong.</summary>
-    /// <param name="buffer">Where its payload lies.</param>
-    /// <param name="offset">Where that begins.</param>
-    /// <param name="size">How many bytes it has.</param>
+    /// <summary>Called for each pong.</summary>
+    /// <param name="buffer">Array with the payload.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="size">Number of bytes.</param>
     void OnWsPong(byte[] buffer, long offset, long size)
     {
     }
 
-    /// <summary>The peer broke a rule.</summary>
-    /// <param name="error">Which.</param>
+    /// <summary>Called when the peer broke a rule.</summary>
+    /// <param name="error">Description of the error.</param>
     void OnWsError(string error)
     {
     }
 
-    /// <summary>The connection failed.</summary>
-    /// <param name="error">How.</param>
+    /// <summary>Called when the connection failed.</summary>
+    /// <param name="error">Error of the connection.</param>
     void OnWsError(SocketError error)
     {
     }
 
-    /// <summary>Sends the answer to a request to upgrade.</summary>
-    /// <param name="response">The answer.</param>
+    /// <summary>Sends the response to an upgrade request.</summary>
+    /// <param name="response">Response to send.</param>
     void SendUpgrade(HttpResponse response)
     {
     }

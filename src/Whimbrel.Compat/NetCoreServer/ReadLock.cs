@@ -1,10 +1,10 @@
 namespace NetCoreServer;
 
-/// <summary>Enters a lock for reading until it is disposed.</summary>
+/// <summary>Holds a lock for reading until it is disposed.</summary>
 public class ReadLock : DisposableLock
 {
-    /// <summary>Enters the lock, and waits for it.</summary>
-    /// <param name="locker">The lock.</param>
+    /// <summary>Enters the lock, and waits if necessary.</summary>
+    /// <param name="locker">Lock to enter.</param>
     public ReadLock(ReaderWriterLockSlim locker)
         : base(Exit(locker)) => locker.EnterReadLock();
 

@@ -1,20 +1,20 @@
 namespace NetCoreServer;
 
-/// <summary>Small things with text.</summary>
+/// <summary>String helpers.</summary>
 public static class StringExtensions
 {
-    /// <summary>The text without a character at its end, if it is there.</summary>
-    /// <param name="self">The text.</param>
-    /// <param name="toRemove">The character.</param>
+    /// <summary>Removes a character at the end, if present.</summary>
+    /// <param name="self">String to change.</param>
+    /// <param name="toRemove">Character to remove.</param>
     public static string RemoveSuffix(this string self, char toRemove)
     {
         ArgumentNullException.ThrowIfNull(self);
         return self.EndsWith(toRemove) ? self[..^1] : self;
     }
 
-    /// <summary>The text without another at its end, if it is there.</summary>
-    /// <param name="self">The text.</param>
-    /// <param name="toRemove">The other.</param>
+    /// <summary>Removes a string at the end, if present.</summary>
+    /// <param name="self">String to change.</param>
+    /// <param name="toRemove">String to remove.</param>
     public static string RemoveSuffix(this string self, string toRemove)
     {
         ArgumentNullException.ThrowIfNull(self);
@@ -22,8 +22,8 @@ public static class StringExtensions
         return self.EndsWith(toRemove, StringComparison.Ordinal) ? self[..^toRemove.Length] : self;
     }
 
-    /// <summary>The text without white space, wherever it stands.</summary>
-    /// <param name="self">The text.</param>
+    /// <summary>Removes all white space.</summary>
+    /// <param name="self">String to change.</param>
     public static string RemoveWhiteSpace(this string self)
     {
         ArgumentNullException.ThrowIfNull(self);

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace NetCoreServer;
 
-/// <summary>Sizes and times as people read them.</summary>
+/// <summary>Formats sizes and times for people.</summary>
 public class Utilities
 {
     private const ulong Kibi = 1024;
@@ -10,8 +10,8 @@ public class Utilities
 
     private static readonly string[] s_sizes = ["KiB", "MiB", "GiB", "TiB"];
 
-    /// <summary>A number of bytes: <c>512 bytes</c>, <c>15.1000 MiB</c> (15 MiB and 1000 KiB).</summary>
-    /// <param name="b">Bytes.</param>
+    /// <summary>Formats a number of bytes: <c>512 bytes</c>, <c>15.1000 MiB</c> (15 MiB and 1000 KiB).</summary>
+    /// <param name="b">Number of bytes.</param>
     public static string GenerateDataSize(double b)
     {
         long bytes = (long)b;
@@ -23,8 +23,9 @@ public class Utilities
         return string.Create(CultureInfo.InvariantCulture, $"{SignOf(bytes)}{size}.{rest:000} {s_sizes[unit]}");
     }
 
-    /// <summary>A time: <c>17 ns</c>, <c>1.500 ms</c>, <c>2.003 s</c>, <c>1:02.500 m</c>, <c>3:01:02.500 h</c>.</summary>
-    /// <param name="ms">Milliseconds.</param>
+    /// <summary>Formats a time: <c>17 ns</c>, <c>1.500 ms</c>, <c>2.003 s</c>, <c>1:02.500 m</c>, <c>3:01:02.500
+    /// h</c>.</summary>
+    /// <param name="ms">Time in milliseconds.</param>
     public static string GenerateTimePeriod(double ms)
     {
         long signed = (long)(ms * 1_000_000);

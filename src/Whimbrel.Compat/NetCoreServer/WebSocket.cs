@@ -6,38 +6,41 @@ using Whimbrel.Http;
 namespace NetCoreServer;
 
 /// <summary>
-/// The protocol between bytes and what an <see cref="IWebSocket"/> is told: handshake, frames, messages. Without I/O. Frames are received on one thread at a
-/// time; composed under <see cref="SendGate"/>, as the bytes of one frame lie in one place until they are sent.
+/// WebSocket protocol between bytes and an <see cref="IWebSocket"/>: handshake, frames, messages. Without I/O. Frames
+/// are received on one thread at a time. They are composed under <see cref="SendGate"/>, because one buffer holds a
+/// frame until it is sent.
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Messages are told whole, whatever frames and cuts they came in. Text is valid UTF-8. A control frame between fragments is told by itself.</item>
-/// <item>The first broken rule is told as an error, with a close to send (<see cref="Verdict"/>), and nothing is read after it.</item>
-/// <item>A frame of a client has a mask of its own that nobody can guess.</item>
-/// <item>One close is sent; nothing behind it.</item>
+/// <item>Messages are reported complete, whatever frames and splits they arrived in. Text is valid UTF-8. A control
+/// frame between fragments is reported separately.</item>
+/// <item>The first broken rule is reported as an error, with a status for the close frame (<see cref="Verdict"/>), and
+/// nothing is read after it.</item>
+/// <item>Each frame of a client has its own unpredictable mask.</item>
+/// <item>One close frame is sent, and nothing after it.</item>
 /// </list>
 /// </remarks>
 public class WebSocket : IWebSocket
 {
-    /// <summary>The last frame of its message.</summary>
+    /// <summary>FIN bit: last frame of a message.</summary>
     public const byte WS_FIN = 0x80;
 
-    /// <summary>A message of text.</summary>
+    /// <summary>Opcode of a text message.</summary>
     public const byte WS_TEXT = 0x01;
 
-    /// <summary>A message of bytes.</summary>
+    /// <summary>Opcode of a binary message.</summary>
     public const byte WS_BINARY = 0x02;
 
-    /// <summary>A close.</summary>
+    /// <summary>Opcode of a close frame.</summary>
     public const byte WS_CLOSE = 0x08;
 
-    /// <summary>A ping.</summary>
+    /// <summary>Opcode of a ping.</summary>
     public const byte WS_PING = 0x09;
 
-    /// <summary>A pong.</summary>
+    /// <summary>Opcode of a pong.</summary>
     public const byte WS_PONG = 0x0A;
 
-    /// <summary>Largest message that is received.</summary>
+    /// <summary>Largest message that is accepted.</summary>
     internal const int MostMessageBytes = 16 * 1024 * 1024;
 
     private const int MostKeptBytes = 256 * 1024;
@@ -54,8 +57,8 @@ public class WebSocket : IWebSocket
     private volatile bool _isOpen;
     private volatile bool _isClosing;
 
-    /// <summary>Makes one.</summary>
-    /// <param name="wsHandler">Is told what happens.</param>
+    /// <summary>Creates a WebSocket.</summary>
+    /// <param name="wsHandler">Receiver of the callbacks.</param>
     public WebSocket(IWebSocket wsHandler)
     {
         ArgumentNullException.ThrowIfNull(wsHandler);
@@ -63,36 +66,36 @@ public class WebSocket : IWebSocket
         InitWsNonce();
     }
 
-    /// <summary>The handshake is done.</summary>
+    /// <summary>True if the handshake is complete.</summary>
     internal bool IsOpen => _isOpen;
 
-    /// <summary>The owner has refused the upgrade that was asked for last.</summary>
+    /// <summary>True if the owner rejected the last upgrade request.</summary>
     internal bool IsRefused { get; private set; }
 
-    /// <summary>This end is the client's.</summary>
+    /// <summary>True on the client's side.</summary>
     internal bool IsClient => _isClient;
 
-    /// <summary>A close was composed: nothing may follow it.</summary>
+    /// <summary>True if a close frame was composed: nothing may follow it.</summary>
     internal bool IsClosing => _isClosing;
 
-    /// <summary>The key of a client's handshake.</summary>
+    /// <summary>Key of a client's handshake.</summary>
     internal byte[] Nonce { get; private set; } = new byte[NonceBytes];
 
-    /// <summary>Held while a frame is composed and given on.</summary>
+    /// <summary>Held while a frame is composed and queued.</summary>
     internal Lock SendGate { get; } = new();
 
-    /// <summary>The frame that was composed last.</summary>
+    /// <summary>Last composed frame.</summary>
     internal ReadOnlySpan<byte> Frame => _sent.AsSpan();
 
-    /// <summary>The status to close with, once the peer has broken a rule.</summary>
+    /// <summary>Status for the close frame, once the peer has broken a rule.</summary>
     internal WebSocketStatus? Verdict { get; private set; }
 
     // ------------------------------------------------------------------ handshake
 
-    /// <summary>Judges the answer to a client's upgrade.</summary>
-    /// <param name="response">The answer.</param>
-    /// <param name="id">Of the client.</param>
-    /// <returns>True: the handshake is done, and the owner was told.</returns>
+    /// <summary>Validates the response to a client's upgrade request.</summary>
+    /// <param name="response">Response of the server.</param>
+    /// <param name="id">Id of the client. Not used.</param>
+    /// <returns>True: the handshake is complete, and OnWsConnected was called.</returns>
     public bool PerformClientUpgrade(HttpResponse response, Guid id)
     {
         ArgumentNullException.ThrowIfNull(response);
@@ -113,12 +116,13 @@ public class WebSocket : IWebSocket
         return true;
     }
 
-    /// <summary>Judges a request to upgrade, and has it answered.</summary>
-    /// <param name="request">The request.</param>
-    /// <param name="response">For the answer.</param>
+    /// <summary>Validates an upgrade request, and answers it.</summary>
+    /// <param name="request">Request of the client.</param>
+    /// <param name="response">Response to compose.</param>
     /// <returns>
-    /// True: the handshake is done, and OnWsConnected was called. False: it asked for no upgrade, or wrongly and was answered so, or the owner has refused it; then
-    /// <paramref name="response"/> has what the owner composed in place of the answer, or nothing.
+    /// True: the handshake is complete, and OnWsConnected was called. False: the request was no upgrade, was invalid
+    /// and answered with 400, or was rejected by the owner. In the last case <paramref name="response"/> has what the
+    /// owner composed, or nothing.
     /// </returns>
     public bool PerformServerUpgrade(HttpRequest request, HttpResponse response)
     {
@@ -146,13 +150,13 @@ public class WebSocket : IWebSocket
         response.Clear().SetBegin(101).SetHeader("Connection", "Upgrade").SetHeader("Upgrade", "websocket").SetHeader("Sec-WebSocket-Accept", accept!).SetBody();
         if (!_owner.OnWsConnecting(request, response))
         {
-            // What is answered to it is the owner's to say: here, in OnReceivedRequest, or by AnswerRefused.
+            // The owner answers it: here, in OnReceivedRequest, or by AnswerRefused.
             if (response.Status == 101) response.Clear();
             IsRefused = true;
             return false;
         }
 
-        // A peer that has the answer is in the group of the server, and the answer is the first that it gets.
+        // A peer with the answer must be in the server's group, and the answer must come first.
         (_owner as IWsOwner)?.Opening();
         _owner.SendUpgrade(response);
         Open(isClient: false);
@@ -160,7 +164,7 @@ public class WebSocket : IWebSocket
         return true;
     }
 
-    /// <summary>Answers an upgrade that the owner has refused: with what it has composed, or with 403.</summary>
+    /// <summary>Answers an upgrade that the owner rejected: with what it composed, or with 403.</summary>
     internal void AnswerRefused(HttpResponse response)
     {
         if (response.IsEmpty) response.MakeErrorResponse(403, "The server has refused this WebSocket.");
@@ -185,12 +189,12 @@ public class WebSocket : IWebSocket
 
     // ------------------------------------------------------------------ sending
 
-    /// <summary>Composes a frame, to be sent by the owner. Hold the owner's lock of sending until it was.</summary>
-    /// <param name="opcode">What it is.</param>
-    /// <param name="mask">A client composes it.</param>
-    /// <param name="buffer">The payload. Of a close its reason.</param>
-    /// <param name="status">Of a close; 0 for none.</param>
-    /// <exception cref="ArgumentException">The payload may not stand in such a frame.</exception>
+    /// <summary>Composes a frame to be sent by the owner. Hold the owner's send lock until it is sent.</summary>
+    /// <param name="opcode">Opcode of the frame.</param>
+    /// <param name="mask">True on a client.</param>
+    /// <param name="buffer">Payload, or the reason of a close frame.</param>
+    /// <param name="status">Status of a close frame; 0 for none.</param>
+    /// <exception cref="ArgumentException">The payload is not allowed in such a frame.</exception>
     public void PrepareSendFrame(byte opcode, bool mask, ReadOnlySpan<byte> buffer, int status = 0)
     {
         WebSocketPart part = PartOf(opcode);
@@ -201,10 +205,11 @@ public class WebSocket : IWebSocket
         }
     }
 
-    /// <summary>The same for who knows this end. Hold the lock of sending.</summary>
+    /// <summary>Composes a frame of this side. Hold the send lock.</summary>
     internal void Compose(WebSocketPart part, ReadOnlySpan<byte> payload) => Compose(part, _isClient, payload);
 
-    /// <summary>A close is sent by the caller, and nothing behind it. False: it was, or there is nothing to close.</summary>
+    /// <summary>Starts a close whose frame the caller sends; nothing follows it. False if one was already sent, or the
+    /// WebSocket is not open.</summary>
     internal bool TryBeginClose()
     {
         lock (SendGate)
@@ -242,10 +247,10 @@ public class WebSocket : IWebSocket
 
     // ------------------------------------------------------------------ receiving
 
-    /// <summary>Takes received bytes, and tells the owner what they are. What is not whole waits for more.</summary>
-    /// <param name="buffer">Where they lie. They are unmasked in place.</param>
-    /// <param name="offset">Where they begin.</param>
-    /// <param name="size">How many they are.</param>
+    /// <summary>Parses received bytes and calls the owner. Incomplete frames wait for more bytes.</summary>
+    /// <param name="buffer">Array with the bytes, which are unmasked in place.</param>
+    /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
+    /// <param name="size">Number of bytes.</param>
     public void PrepareReceiveFrame(byte[] buffer, long offset, long size)
     {
         if (buffer is null || size == 0 || Verdict is not null) return;
@@ -254,7 +259,7 @@ public class WebSocket : IWebSocket
         Span<byte> bytes = buffer.AsSpan((int)offset, (int)size);
         if (_unread.IsEmpty)
         {
-            // Only heads and control frames are ever left: pieces of messages are taken as they come.
+            // Only headers and control frames are ever left, because pieces of messages are consumed at once.
             _unread.Append(bytes[Read(_reader, bytes)..]);
             return;
         }
@@ -264,7 +269,7 @@ public class WebSocket : IWebSocket
         _unread.Remove(0, Math.Min(taken, _unread.Size));
     }
 
-    /// <summary>How many bytes bring it on: to the end of a head, or of a frame.</summary>
+    /// <summary>Returns the number of bytes to the end of the current header or frame.</summary>
     public long RequiredReceiveFrameSize()
     {
         if (_reader?.MissingBytes is > 0 and long missing) return missing;
@@ -275,7 +280,7 @@ public class WebSocket : IWebSocket
         return head.Length < whole ? whole - head.Length : Math.Max(1, whole + length - head.Length);
     }
 
-    /// <summary>Forgets what was begun, the handshake too.</summary>
+    /// <summary>Resets all state, including the handshake.</summary>
     public void ClearWsBuffers()
     {
         _isOpen = _isClosing = false;
@@ -286,13 +291,13 @@ public class WebSocket : IWebSocket
         lock (SendGate) _sent.Clear();
     }
 
-    /// <summary>Makes a new key for a client's handshake, which nobody can guess.</summary>
+    /// <summary>Creates a new random key for a client's handshake.</summary>
     public void InitWsNonce() => Nonce = RandomNumberGenerator.GetBytes(NonceBytes);
 
-    /// <summary>The next message is copied there as well, for who waits for it.</summary>
+    /// <summary>Copies the next message to a buffer as well, for a blocking receive.</summary>
     internal void Want(Buffer? message) => _wanted = message;
 
-    /// <summary>Whether the message that was wanted has come.</summary>
+    /// <summary>True if the requested message has arrived.</summary>
     internal bool HasWanted => _wanted is null;
 
     private int Read(WebSocketMessageReader reader, Span<byte> bytes)
@@ -312,7 +317,7 @@ public class WebSocket : IWebSocket
                     return bytes.Length;
                 default:
                     Tell(part, payload, reader);
-                    // The owner has ended it, and what it was told is over.
+                    // The owner has ended the connection during the callback.
                     if (!ReferenceEquals(reader, _reader)) return bytes.Length;
                     break;
             }
