@@ -150,7 +150,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         if (_wrong is { } wrong) return new NetworkException(new NetworkError(0, ErrorCategory.Unreachable, $"{settings.Description} cannot be used: {wrong}."), failure);
         string hint = failure.Error.Category switch
         {
-            ErrorCategory.Tls => $" Whom to trust is said by {settings.OptionsName}.Tls (Roots, HostName).",
+            ErrorCategory.Tls => $" Trusted authorities are set by {settings.OptionsName}.Tls (Roots, HostName).",
             ErrorCategory.Refused => " Does the server run there?",
             ErrorCategory.UnknownHost => " See the address.",
             _ => "",

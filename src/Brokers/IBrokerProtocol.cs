@@ -6,7 +6,7 @@ namespace Whimbrel.Clusters;
 /// </summary>
 internal interface IBrokerProtocol
 {
-    /// <summary>Name of the broker in notices: <c>The NATS server</c>.</summary>
+    /// <summary>Name of the broker in diagnostic events: <c>The NATS server</c>.</summary>
     string Server { get; }
 
     /// <summary>Verb for the broker's first action, for messages: <c>greet</c>.</summary>

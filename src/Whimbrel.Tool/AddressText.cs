@@ -2,19 +2,19 @@ using System.Net;
 
 namespace Whimbrel.Tool;
 
-/// <summary>Addresses as people type them: the library's form, or HOST:PORT, which means TCP.</summary>
+/// <summary>Parses addresses of the command line: the library's form, or HOST:PORT, which means TCP.</summary>
 internal static class AddressText
 {
-    /// <summary>Null, and what is wrong, for text that is no address.</summary>
+    /// <summary>Parses an address. Returns null and a message for invalid text.</summary>
     internal static NetworkAddress? Read(string text, out string? mistake)
     {
         if (DatagramText.IsDatagrams(text))
         {
-            mistake = $"'{text}' means datagrams: that is for whimbrel serve udp, whimbrel connect and whimbrel join.";
+            mistake = $"'{text}' is an address for datagrams: use it with whimbrel serve udp, whimbrel connect or whimbrel join.";
             return null;
         }
 
-        // An HTTP server of the library takes such addresses; the commands that read this one speak TCP and TLS.
+        // HTTP servers of the library accept these addresses; the commands that use this method speak TCP and TLS.
         if (text.StartsWith("http://", StringComparison.OrdinalIgnoreCase) || text.StartsWith("https://", StringComparison.OrdinalIgnoreCase))
         {
             mistake = $"'{text}' is no address: '{text[..text.IndexOf(':', StringComparison.Ordinal)]}' is no scheme here, allowed tcp, tls, unix and memory. To send a request: whimbrel get {text}";
@@ -25,7 +25,7 @@ internal static class AddressText
         return NetworkAddress.TryParse(hasScheme || text.Length == 0 ? text : "tcp://" + text, out NetworkAddress? address, out mistake) ? address : null;
     }
 
-    /// <summary>One at which a server of this machine can listen.</summary>
+    /// <summary>Parses an address at which a server of this machine can listen.</summary>
     internal static NetworkAddress? ReadForListening(string text, out string? mistake)
     {
         NetworkAddress? address = Read(text, out mistake);
@@ -36,13 +36,13 @@ internal static class AddressText
         return null;
     }
 
-    /// <summary>One that can be dialled.</summary>
+    /// <summary>Parses an address to connect to.</summary>
     internal static NetworkAddress? ReadForConnecting(string text, out string? mistake)
     {
         NetworkAddress? address = Read(text, out mistake);
         if (address is null || EndPointOf(address, out mistake) is null) return null;
         if (address.Port != 0) return address;
-        mistake = $"'{text}' has port 0, which nobody listens at: a port to dial is 1 to 65535.";
+        mistake = $"'{text}' has port 0: a port to connect to is 1 to 65535.";
         return null;
     }
 

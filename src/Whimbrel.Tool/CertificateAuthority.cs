@@ -4,8 +4,10 @@ using System.Security.Cryptography.X509Certificates;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// Signs certificates for development and tests: one self-signed certificate and its key. Made by <see cref="Create"/> or
-/// read from files by <see cref="Load"/>; <see cref="Issue"/> makes the certificates that users meet. Owns its key. Not for
+/// Signs certificates for development and tests: one self-signed certificate and its key. Made by <see cref="Create"/>
+/// or
+/// read from files by <see cref="Load"/>; <see cref="Issue"/> makes the certificates that users meet. Owns its key. Not
+/// for
 /// several threads at once.
 /// </summary>
 internal sealed class CertificateAuthority : IDisposable
@@ -18,14 +20,14 @@ internal sealed class CertificateAuthority : IDisposable
 
     private CertificateAuthority(X509Certificate2 certificate) => Certificate = certificate;
 
-    /// <summary>With its private key.</summary>
+    /// <summary>Certificate with its private key.</summary>
     internal X509Certificate2 Certificate { get; }
 
-    /// <summary>A new one, valid from an hour before <paramref name="now"/>.</summary>
+    /// <summary>Creates an authority that is valid from an hour before <paramref name="now"/>.</summary>
     /// <param name="name">Common name. Two authorities with one name are ambiguous when chains are built.</param>
-    /// <param name="rsaBits">0 for a P-256 key.</param>
-    /// <param name="now">The present.</param>
-    /// <param name="life">How long it lasts.</param>
+    /// <param name="rsaBits">RSA key length in bits; 0 for a P-256 key.</param>
+    /// <param name="now">Current time.</param>
+    /// <param name="life">Validity period.</param>
     internal static CertificateAuthority Create(string name, int rsaBits, DateTimeOffset now, TimeSpan life)
     {
         using CertificateKey key = CertificateKey.Create(rsaBits);
@@ -37,10 +39,11 @@ internal sealed class CertificateAuthority : IDisposable
         return new CertificateAuthority(request.CreateSelfSigned(now - s_backdate, now + life));
     }
 
-    /// <summary>One that was written before. Throws <see cref="CryptographicException"/> when these two do not make one.</summary>
-    /// <param name="certificatePem">The certificate.</param>
-    /// <param name="keyPem">Its private key.</param>
-    /// <param name="password">For a key that is encrypted; else null.</param>
+    /// <summary>Loads an authority. Throws <see cref="CryptographicException"/> if certificate and key are not
+    /// one.</summary>
+    /// <param name="certificatePem">Certificate as PEM.</param>
+    /// <param name="keyPem">Private key as PEM.</param>
+    /// <param name="password">Password of an encrypted key, or null.</param>
     internal static CertificateAuthority Load(string certificatePem, string keyPem, string? password)
     {
         bool isEncrypted = keyPem.Contains("BEGIN ENCRYPTED PRIVATE KEY", StringComparison.Ordinal);
@@ -51,18 +54,20 @@ internal sealed class CertificateAuthority : IDisposable
         throw new CryptographicException("it is not the certificate of an authority");
     }
 
-    /// <summary>A certificate with its private key, signed by this authority. It ends with the authority at the latest.</summary>
-    /// <param name="name">The common name.</param>
-    /// <param name="use">What it may be used for.</param>
-    /// <param name="subjectNames">DNS names and IP addresses, as <see cref="SubjectName"/> reads them; may be empty.</param>
-    /// <param name="rsaBits">0 for a P-256 key.</param>
-    /// <param name="from">First moment at which it is valid; an hour more is added before.</param>
-    /// <param name="until">Last moment.</param>
+    /// <summary>Creates a certificate with a private key, signed by this authority. It expires with the authority at
+    /// the latest.</summary>
+    /// <param name="name">Common name.</param>
+    /// <param name="use">Side that presents the certificate.</param>
+    /// <param name="subjectNames">DNS names and IP addresses, as <see cref="SubjectName"/> reads them; may be
+    /// empty.</param>
+    /// <param name="rsaBits">RSA key length in bits; 0 for a P-256 key.</param>
+    /// <param name="from">Start of the validity period; an hour is added before it.</param>
+    /// <param name="until">End of the validity period.</param>
     internal X509Certificate2 Issue(string name, CertificateUse use, IReadOnlyCollection<SubjectName> subjectNames, int rsaBits, DateTimeOffset from, DateTimeOffset until)
     {
         using CertificateKey key = CertificateKey.Create(rsaBits);
         CertificateRequest request = key.RequestFor(Subject(name));
-        // What RSA key exchange of TLS 1.2 needs; other keys only sign.
+        // RSA key exchange of TLS 1.2 needs it; other keys only sign.
         X509KeyUsageFlags usage = X509KeyUsageFlags.DigitalSignature | (rsaBits == 0 ? X509KeyUsageFlags.None : X509KeyUsageFlags.KeyEncipherment);
         request.CertificateExtensions.Add(X509BasicConstraintsExtension.CreateForEndEntity(critical: true));
         request.CertificateExtensions.Add(new X509KeyUsageExtension(usage, critical: true));
@@ -78,14 +83,14 @@ internal sealed class CertificateAuthority : IDisposable
 
         DateTimeOffset first = Later(from - s_backdate, new DateTimeOffset(Certificate.NotBefore));
         DateTimeOffset last = Earlier(until, new DateTimeOffset(Certificate.NotAfter));
-        // Its own key may be of another kind than the one it signs for, which the shorter overload refuses.
+        // The shorter overload rejects an authority whose key has another algorithm than the certificate's key.
         using X509Certificate2 signed = request.Create(Certificate.SubjectName, Signer(), first, last, SerialNumber());
         return key.With(signed);
     }
 
     public void Dispose() => Certificate.Dispose();
 
-    // Keeps using the key that it is given.
+    // The generator keeps using the key.
     private X509SignatureGenerator Signer() =>
         Certificate.GetECDsaPrivateKey() is { } ec ? X509SignatureGenerator.CreateForECDsa(ec) : X509SignatureGenerator.CreateForRSA(Certificate.GetRSAPrivateKey()!, RSASignaturePadding.Pkcs1);
 

@@ -19,7 +19,7 @@ internal sealed class CertificateFolder(string path)
 
     internal string PfxOf(string name) => Path.Combine(path, name + ".pfx");
 
-    /// <summary>Files of this name that are there.</summary>
+    /// <summary>Returns the existing files of this name.</summary>
     internal string[] Present(string name) => [.. ((string[])[PemOf(name), KeyOf(name), PfxOf(name)]).Where(File.Exists)];
 
     /// <summary>

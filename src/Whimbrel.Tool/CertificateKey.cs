@@ -3,7 +3,8 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tool;
 
-/// <summary>A fresh private key, P-256 or RSA, and what differs between the two. Its owner disposes it; a certificate made by <see cref="With"/> has a key of its own.</summary>
+/// <summary>A new private key, P-256 or RSA. Its owner disposes it; a certificate from <see cref="With"/> has a copy of
+/// the key.</summary>
 internal sealed class CertificateKey : IDisposable
 {
     /// <summary>Range of RSA key lengths: shorter keys are broken, longer ones take minutes to create.</summary>
@@ -23,11 +24,11 @@ internal sealed class CertificateKey : IDisposable
         _rsa = rsa;
     }
 
-    /// <param name="rsaBits">0 for P-256.</param>
+    /// <param name="rsaBits">RSA key length in bits; 0 for P-256.</param>
     internal static CertificateKey Create(int rsaBits) =>
         rsaBits == 0 ? new CertificateKey(ECDsa.Create(ECCurve.NamedCurves.nistP256), null) : new CertificateKey(null, RSA.Create(rsaBits));
 
-    /// <summary>The key of a certificate as PEM (PKCS #8), encrypted when there is a password.</summary>
+    /// <summary>Returns the key of a certificate as PEM (PKCS #8), encrypted if there is a password.</summary>
     internal static string PemOf(X509Certificate2 certificate, string? password)
     {
         using AsymmetricAlgorithm key = (AsymmetricAlgorithm?)certificate.GetECDsaPrivateKey() ?? certificate.GetRSAPrivateKey()

@@ -6,7 +6,7 @@ namespace Whimbrel.Tool;
 
 /// <summary>
 /// <c>whimbrel certs</c>: an authority, a server's certificate and clients' certificates in one folder. The authority
-/// that is exists is used again, so that programs that trust it also trust later certificates. On stdout a line for
+/// that exists is used again, so that programs that trust it also trust later certificates. On stdout a line for
 /// each certificate and how to use them; everything else goes to stderr.
 /// </summary>
 internal static class CertsCommand
@@ -72,12 +72,12 @@ internal static class CertsCommand
     private static void Make(CertsSettings settings, CertificateFolder folder, CertificateAuthority authority, string file, CertificateUse use, string name, IReadOnlyList<SubjectName> subjectNames, DateTimeOffset now)
     {
         string what = use == CertificateUse.Server ? $"server {string.Join(", ", subjectNames.Select(static n => n.Text))}" : $"client {name}";
-        // Where some were asked for by name, force is for those; a new authority leaves nothing of the old one.
+        // If certificates were requested by name, --force replaces those. A new authority replaces all of the old one.
         bool isAskedFor = use == CertificateUse.Server ? settings.WantsServer : settings.Clients.Count > 0;
         bool replace = settings.Force && (isAskedFor || settings.NewAuthority || (!settings.WantsServer && settings.Clients.Count == 0));
         if (!replace && folder.Present(file) is { Length: > 0 } present)
         {
-            // With --force it was one of others by name, so the word is the name.
+            // With --force other certificates were requested by name, so the remedy is this one's name.
             string remedy = !settings.Force ? "--force makes another one" : use == CertificateUse.Server ? $"--server {file} makes another one, too" : $"--client {file} makes another one, too";
             Console.Out.WriteLine($"kept   {string.Join(", ", present)}{(HasExpired(folder.PemOf(file), now) ? ": EXPIRED" : "")} ({remedy})");
             return;

@@ -19,7 +19,7 @@ internal sealed class ChatDoor(ChatRoom room, HttpServer web) : Session
 
     internal static Server CreateServer(ServerOptions options, ChatRoom room)
     {
-        // Only its routes are wanted: connections come from the other one.
+        // Only its routes are used: the other server accepts the connections.
         HttpServer web = new("http://127.0.0.1:0");
         web.WebSocket("/", () => new ChatSocket(room), ChatSocket.Limits, ChatPage.Answer);
         return new Server(options, () => new ChatDoor(room, web));

@@ -3,7 +3,7 @@ namespace Whimbrel.Tool;
 /// <summary>
 /// A user of the chat, over any transport: handles lines and commands. On the session's loop; the room is shared.
 /// </summary>
-/// <param name="room">The room.</param>
+/// <param name="room">Room of the user.</param>
 /// <param name="session">The user's connection.</param>
 /// <param name="tell">Callback that sends the user a line, including its end.</param>
 /// <param name="leave">Callback that closes the connection after the sent lines.</param>
@@ -30,7 +30,7 @@ internal sealed class ChatGuest(ChatRoom room, Session session, Action<string> t
         if (_isAnnounced) room.Announce(reason.IsGraceful ? $"{_name} left" : $"{_name} is gone: {reason}", except: session);
     }
 
-    /// <summary>Takes a line without its end.</summary>
+    /// <summary>Handles a line without its end.</summary>
     internal void Hear(ReadOnlySpan<byte> utf8)
     {
         string line = ChatText.Clean(utf8);
@@ -39,7 +39,7 @@ internal sealed class ChatGuest(ChatRoom room, Session session, Action<string> t
         if (!_isAnnounced) room.Announce($"{_name} joined", except: session);
         _isAnnounced = true;
         if (line[0] == '/') HandleCommand(line);
-        else if (room.Say(session, _name, line) == SendResult.Full) Tell("too much is going on: not everybody got your last line.");
+        else if (room.Say(session, _name, line) == SendResult.Full) Tell("the room is busy: some users did not get your last line.");
     }
 
     internal void Tell(string text) => tell($"* {text}\n");

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>What the first bytes of a connection to the chat are.</summary>
+/// <summary>Protocol of a connection to the chat, by its first bytes.</summary>
 internal static class ChatOpening
 {
     private const int MostMethod = 16;
@@ -8,7 +8,7 @@ internal static class ChatOpening
 
     internal enum Spoken
     {
-        /// <summary>It may become a request.</summary>
+        /// <summary>The bytes may become a request.</summary>
         Unknown,
 
         Http,

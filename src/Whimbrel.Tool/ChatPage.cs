@@ -4,7 +4,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary>The page of the chat: one file, which loads nothing from anywhere. Its policy lets the browser run this script and no other.</summary>
+/// <summary>Page of the chat: one file that loads nothing else. Its policy allows the browser to run this script
+/// only.</summary>
 internal static class ChatPage
 {
     private static readonly byte[] s_page = Read();
@@ -17,7 +18,7 @@ internal static class ChatPage
         response.Add("Content-Security-Policy", s_policy);
         response.Add("X-Content-Type-Options", "nosniff");
         response.Add("Cache-Control", "no-cache");
-        response.MayCompress = true; // nothing in it is secret
+        response.MayCompress = true; // it contains no secret
         if (response.MeetsConditions(s_tag)) response.Bytes(s_page, "text/html; charset=utf-8"u8);
     }
 

@@ -19,12 +19,12 @@ internal sealed class ChatRoom
     private string _mark = "";
     private long _lines;
 
-    /// <summary>Lines said so far.</summary>
+    /// <summary>Number of lines broadcast so far.</summary>
     internal long Lines => Interlocked.Read(ref _lines);
 
     internal int Count => _byName.Count;
 
-    /// <summary>Enters under a default name and gives it.</summary>
+    /// <summary>Enters under a default name and returns the name.</summary>
     internal string Enter(Session session)
     {
         // Another user may have taken the default name.
@@ -35,11 +35,11 @@ internal sealed class ChatRoom
         return name;
     }
 
-    /// <summary>Makes it one room with those of other nodes. Before the server starts, with its engine started.</summary>
-    /// <param name="server">Of this room.</param>
-    /// <param name="address">Of the broker.</param>
-    /// <param name="node">Name of this node, or null for one of chance.</param>
-    /// <returns>The node, which the caller disposes.</returns>
+    /// <summary>Joins the rooms of other nodes. Call it before the server starts, with its engine started.</summary>
+    /// <param name="server">Server of this room.</param>
+    /// <param name="address">Address of the broker.</param>
+    /// <param name="node">Name of this node, or null for a random one.</param>
+    /// <returns>Node, which the caller disposes.</returns>
     internal async Task<Cluster> JoinAsync(Server server, string address, string? node)
     {
         NatsBus.Register(new NatsOptions { OnTrouble = TellOperator });

@@ -8,7 +8,8 @@ internal static class ChatText
 {
     internal const int MaxNameLength = 20;
 
-    /// <summary>Text of a line without what would steer a terminal: control characters and direction overrides. What is no UTF-8 becomes U+FFFD.</summary>
+    /// <summary>Text of a line without what would steer a terminal: control characters and direction overrides. What is
+    /// no UTF-8 becomes U+FFFD.</summary>
     internal static string Clean(ReadOnlySpan<byte> utf8)
     {
         StringBuilder text = new(utf8.Length);

@@ -7,7 +7,8 @@ using Whimbrel.Tool.Top;
 
 namespace Whimbrel.Tool;
 
-/// <summary>The words of the tool: commands, options, what their values may be, and how to say what would be right.</summary>
+/// <summary>The words of the tool: commands, options, what their values may be, and how to say what would be
+/// right.</summary>
 internal static class CommandLine
 {
     internal const int DefaultPort = 1111;
@@ -26,54 +27,54 @@ internal static class CommandLine
     private static readonly Option<Scheduling?> s_scheduling = Value("--scheduling", "inline|pool", "Where callbacks run: on their loop (default) or on the thread pool.", "inline or pool", static text => text switch { "inline" => Scheduling.Inline, "pool" => Scheduling.ThreadPool, _ => (Scheduling?)null });
     private static readonly Option<bool> s_stats = new("--stats") { Description = "A line on stderr every second: connections, messages or receives, MB/s in and out." };
     private static readonly Option<string?> s_status = Value<string?>("--status", "PATH", "Open a Unix socket there for whimbrel top; a name that ends in .status is found by process id.", "a path", static text => text.Length > 0 ? text : null);
-    private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "End by itself after this time; a server drains.", "seconds, for example 10 or 0.5, or a time such as 2m30s", static text => Seconds(text, double.Epsilon, 1e8));
-    private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
+    private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "End after this time; a server drains.", "seconds, for example 10 or 0.5, or a time such as 2m30s", static text => Seconds(text, double.Epsilon, 1e8));
+    private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as possible.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
     private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
-    private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 1024", static text => Number(text, 1, 1024));
+    private static readonly Option<int?> s_batch = Value("--batch", "N", "Messages in one broadcast. Default 1.", "a number from 1 to 1024", static text => Number(text, 1, 1024));
     private static readonly Option<string?> s_files = Value<string?>("--files", "DIR", "Serve the files of this folder instead.", "a folder that exists", static text => Directory.Exists(text) ? text : null);
     private static readonly Option<bool> s_deflate = new("--deflate") { Description = "Compress messages for clients that offer it (permessage-deflate)." };
-    private static readonly Option<string?> s_cluster = Value<string?>("--cluster", "ADDRESS", "One room with the servers that name the same broker: nats://HOST:PORT, redis://HOST:PORT or amqp://HOST:PORT. Others can see a password in it in the list of processes.", "nats://HOST:PORT, redis://HOST:PORT or amqp://HOST:PORT", static text => text.Contains("://", StringComparison.Ordinal) ? text : null);
-    private static readonly Option<string?> s_node = Value<string?>("--node", "NAME", "What this server is called in the cluster. Default: the machine and something of chance.", $"1 to {ChatText.MaxNameLength} of the characters a-z A-Z 0-9 - _", static text => ChatText.IsName(text) ? text : null);
+    private static readonly Option<string?> s_cluster = Value<string?>("--cluster", "ADDRESS", "Share the room with servers that use the same broker: nats://HOST:PORT, redis://HOST:PORT or amqp://HOST:PORT. A password in it is visible in the process list.", "nats://HOST:PORT, redis://HOST:PORT or amqp://HOST:PORT", static text => text.Contains("://", StringComparison.Ordinal) ? text : null);
+    private static readonly Option<string?> s_node = Value<string?>("--node", "NAME", "Name of this server in the cluster. Default: the machine's name and a random suffix.", $"1 to {ChatText.MaxNameLength} of the characters a-z A-Z 0-9 - _", static text => ChatText.IsName(text) ? text : null);
     private static readonly Option<string?> s_out = Value<string?>("--out", "DIR", $"The folder. Default {CertsSettings.DefaultFolder}.", "a folder", static text => text.Length > 0 ? text : null);
-    private static readonly Option<string[]?> s_san = Several(["--san", "--host"], "NAME,...", "What the server is called: DNS names, *.example.org, IP addresses; as often as needed. Default localhost, 127.0.0.1, ::1.", static text => SubjectName.Read(text, out string? mistake) is null ? mistake : null);
-    private static readonly Option<string?> s_server = Value("--server", "FILE", $"Name of the server's files, without an ending. Default {CertsSettings.DefaultServer}.", FileNameForm, static text => IsFileName(text) ? text : null);
-    private static readonly Option<string[]?> s_clients = Several(["--client"], "NAME,...", $"A client's certificate; the files have this name too. Default {CertsSettings.DefaultClient}.", static text => IsFileName(text) ? null : $"takes {FileNameForm}, not '{text}'");
+    private static readonly Option<string[]?> s_san = Several(["--san", "--host"], "NAME,...", "Names of the server: DNS names, *.example.org, IP addresses; repeatable. Default localhost, 127.0.0.1, ::1.", static text => SubjectName.Read(text, out string? mistake) is null ? mistake : null);
+    private static readonly Option<string?> s_server = Value("--server", "FILE", $"Name of the server's files, without an extension. Default {CertsSettings.DefaultServer}.", FileNameForm, static text => IsFileName(text) ? text : null);
+    private static readonly Option<string[]?> s_clients = Several(["--client"], "NAME,...", $"Name of a client's certificate and its files. Default {CertsSettings.DefaultClient}.", static text => IsFileName(text) ? null : $"takes {FileNameForm}, not '{text}'");
     private static readonly Option<int?> s_rsa = new("--rsa")
     {
-        Description = "RSA keys of this size, 2048 when none is named, instead of P-256.",
+        Description = "Create RSA keys of this size, 2048 by default, instead of P-256.",
         HelpName = "BITS",
         Arity = ArgumentArity.ZeroOrOne,
         CustomParser = static argument =>
         {
             if (argument.Tokens.Count == 0) return CertificateKey.LeastRsaBits;
             int? bits = Number(argument.Tokens[0].Value, CertificateKey.LeastRsaBits, CertificateKey.MostRsaBits);
-            if (bits is null || bits % 8 != 0) argument.AddError($"--rsa takes a number of bits from {CertificateKey.LeastRsaBits} to {CertificateKey.MostRsaBits} that 8 divides, not '{argument.Tokens[0].Value}'.");
+            if (bits is null || bits % 8 != 0) argument.AddError($"--rsa takes a number of bits from {CertificateKey.LeastRsaBits} to {CertificateKey.MostRsaBits} that is a multiple of 8, not '{argument.Tokens[0].Value}'.");
             return bits;
         },
     };
-    private static readonly Option<int?> s_days = Value("--days", "N", $"How long the server's and the clients' certificates last. Default {CertsSettings.DefaultDays}; the authority lasts ten years, or as long.", $"a number from 1 to {CertsSettings.MostDays}", static text => Number(text, 1, CertsSettings.MostDays));
-    private static readonly Option<string?> s_password = Value<string?>("--password", "TEXT", "For private keys that are encrypted. Others can see it in the list of processes; better is --password-file.", "a text that is not empty", static text => text.Length > 0 ? text : null);
-    private static readonly Option<string?> s_passwordFile = Value<string?>("--password-file", "FILE", "The password is the first line of this file.", "a file", static text => text.Length > 0 ? text : null);
-    private static readonly Option<bool> s_tls = new("--tls") { Description = "Speak TLS. The other options about it, and a tls:// address, mean it too." };
-    private static readonly Option<string?> s_cert = FileOption("--cert", "The certificate, and those between it and its root, as PEM. A server without one makes its own.");
-    private static readonly Option<string?> s_key = FileOption("--key", "Its private key as PEM, when it is not in the same file.");
-    private static readonly Option<string?> s_pfx = FileOption("--pfx", "Certificate and key in one, as PFX.");
-    private static readonly Option<string?> s_clientCa = FileOption("--client-ca", "Only clients with a certificate signed by one of this PEM file are let in.");
+    private static readonly Option<int?> s_days = Value("--days", "N", $"Validity of server and client certificates, in days. Default {CertsSettings.DefaultDays}; the authority is valid for ten years, or as long.", $"a number from 1 to {CertsSettings.MostDays}", static text => Number(text, 1, CertsSettings.MostDays));
+    private static readonly Option<string?> s_password = Value<string?>("--password", "TEXT", "Password of encrypted private keys. It is visible in the process list; --password-file is better.", "a text that is not empty", static text => text.Length > 0 ? text : null);
+    private static readonly Option<string?> s_passwordFile = Value<string?>("--password-file", "FILE", "Read the password from the first line of this file.", "a file", static text => text.Length > 0 ? text : null);
+    private static readonly Option<bool> s_tls = new("--tls") { Description = "Use TLS. Implied by the other TLS options and by a tls:// address." };
+    private static readonly Option<string?> s_cert = FileOption("--cert", "The certificate and its intermediates, as PEM. A server without one creates its own.");
+    private static readonly Option<string?> s_key = FileOption("--key", "The private key as PEM, if it is not in the same file.");
+    private static readonly Option<string?> s_pfx = FileOption("--pfx", "Certificate and key in one PFX file.");
+    private static readonly Option<string?> s_clientCa = FileOption("--client-ca", "Require client certificates that are signed by an authority in this PEM file.");
     private static readonly Option<string?> s_ca = AuthorityOption("--ca", "server");
     private static readonly Option<string?> s_pin = PinOption("--pin", "server");
     private static readonly Option<string?> s_serverName = NameOption("--server-name", "server");
-    private static readonly Option<string[]?> s_alpn = Several(["--alpn"], "NAME,...", "Application protocols, the dearest first.", static text => text.Length <= 255 ? null : "takes names of at most 255 bytes");
-    private static readonly Option<bool> s_force = new("--force") { Description = "Replace files that are there; never the authority." };
-    private static readonly Option<bool> s_newCa = new("--new-ca") { Description = "Another authority, even if there is one; that one needs --force too." };
-    private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST/PATH or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
+    private static readonly Option<string[]?> s_alpn = Several(["--alpn"], "NAME,...", "Application protocols in order of preference.", static text => text.Length <= 255 ? null : "takes names of at most 255 bytes");
+    private static readonly Option<bool> s_force = new("--force") { Description = "Replace existing files, except the authority." };
+    private static readonly Option<bool> s_newCa = new("--new-ca") { Description = "Create a new authority. Replacing an existing one needs --force too." };
+    private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST/PATH or unix:PATH. IPv6 addresses are in brackets: [::1]:1111. The port may be a service name." };
 
-    private static readonly Argument<string?> s_page = new("PAGE") { Arity = ArgumentArity.ZeroOrOne, Description = "As descriptor-limit, or docs/symptoms/descriptor-limit.md. Without one: the pages that there are." };
+    private static readonly Argument<string?> s_page = new("PAGE") { Arity = ArgumentArity.ZeroOrOne, Description = "Page name, such as descriptor-limit or docs/symptoms/descriptor-limit.md. Without one: list all pages." };
     private static readonly Option<bool> s_json = new("--json") { Description = "One JSON object instead of lines." };
-    private static readonly Option<string?> s_app = Value<string?>("--app", "PROGRAM", "Whose garbage collector to look at: PROGRAM.dll, or its .runtimeconfig.json.", "a program that has a .runtimeconfig.json beside it", static text => RuntimeConfigOf(text));
-    private static readonly Option<int?> s_probedPort = Value("--port", "N", "Also see whether a server could listen at this port, by doing so for a moment.", "a port from 1 to 65535", static text => Number(text, 1, IPEndPoint.MaxPort));
-    private static readonly Option<bool> s_udp = new("--udp") { Description = "Datagrams: each line is one. So does an address that begins with udp://." };
+    private static readonly Option<string?> s_app = Value<string?>("--app", "PROGRAM", "Program whose garbage collector settings to check: PROGRAM.dll, or its .runtimeconfig.json.", "a program that has a .runtimeconfig.json beside it", static text => RuntimeConfigOf(text));
+    private static readonly Option<int?> s_probedPort = Value("--port", "N", "Also check whether a server can listen at this port, by listening for a moment.", "a port from 1 to 65535", static text => Number(text, 1, IPEndPoint.MaxPort));
+    private static readonly Option<bool> s_udp = new("--udp") { Description = "Send datagrams, one per line. Implied by a udp:// address." };
 
-    // For the commands on datagrams, which are in a file of their own.
+    // For the datagram commands, which are in another file.
     internal static Option<int?> Port => s_port;
 
     internal static Option<string?> Unix => s_unix;
@@ -120,14 +121,15 @@ internal static class CommandLine
         return root;
     }
 
-    /// <summary>What is wrong, in one sentence: the word that was not understood, if there is one, before what is missing because of it.</summary>
+    /// <summary>Returns the error in one sentence: an unknown word first, because it may cause a missing
+    /// argument.</summary>
     internal static string WrongIn(ParseResult parsed)
     {
-        if (parsed.Tokens.Any(static t => t.Value == "--insecure")) return "There is no --insecure: say whom to trust by --ca FILE, or which certificate by --pin HASH.";
+        if (parsed.Tokens.Any(static t => t.Value == "--insecure")) return "There is no --insecure: name trusted authorities by --ca FILE, or a certificate by --pin HASH.";
         if (parsed.UnmatchedTokens.Count > 0) return $"'{parsed.UnmatchedTokens[0]}' is not known here.{Meant(parsed.UnmatchedTokens[0], parsed.CommandResult.Command)}";
         bool lacksCommand = parsed.CommandResult.Command.Subcommands.Count > 0;
         if (lacksCommand) return "A command is missing.";
-        // Of a missing argument the library's sentence names the command only; ours comes after it.
+        // For a missing argument the library's message names the command only; ours follows it.
         string named = $"'{parsed.CommandResult.Command.Name}'";
         return (parsed.Errors.FirstOrDefault(e => !e.Message.Contains(named, StringComparison.Ordinal)) ?? parsed.Errors[0]).Message;
     }
@@ -138,7 +140,7 @@ internal static class CommandLine
         return Likeness.Nearest(word, known) is { } meant ? $" Did you mean '{meant}'?" : "";
     }
 
-    /// <summary>How a command is used, in one line.</summary>
+    /// <summary>Returns the usage of a command in one line.</summary>
     internal static string UsageOf(Command command) => DatagramCommandLine.UsageOf(command) ?? command.Name switch
     {
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
@@ -150,7 +152,7 @@ internal static class CommandLine
         "relay" => RelayCommandLine.Usage,
         "top" => TopCommandLine.Usage,
         "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
-        "explain" => "whimbrel explain [PAGE] (without one: the pages that there are)",
+        "explain" => "whimbrel explain [PAGE] (without one: list all pages)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
         _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, whimbrel relay LISTEN TARGET, whimbrel join GROUP, whimbrel certs, whimbrel doctor, whimbrel top PATH, or whimbrel explain PAGE (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
@@ -162,11 +164,11 @@ internal static class CommandLine
 
     private static Command Serve() => new("serve", "Runs a server until Ctrl-C or SIGTERM, then drains and prints totals.")
     {
-        ServeOne(ServeKind.Echo, "Sends back what it receives."),
-        ServeOne(ServeKind.Discard, "Reads and throws away."),
-        ServeOne(ServeKind.Chat, "What one types, all others see. /help lists its commands.", s_cluster, s_node),
+        ServeOne(ServeKind.Echo, "Sends received data back."),
+        ServeOne(ServeKind.Discard, "Reads and discards data."),
+        ServeOne(ServeKind.Chat, "Chat room: each line goes to all other users. /help lists its commands.", s_cluster, s_node),
         ServeOne(ServeKind.Push, "Sends numbered messages to every client.", s_rate, s_size, s_batch),
-        ServeOne(ServeKind.Groups, "For measurements: clients join groups and broadcast to them, in messages of 32 bytes."),
+        ServeOne(ServeKind.Groups, "For benchmarks: clients join groups and broadcast to them, in messages of 32 bytes."),
         ServeOne(ServeKind.Http, "An HTTP server to try clients with. GET / lists what it answers.", s_files),
         ServeOne(ServeKind.Ws, "A WebSocket server that sends messages back.", s_deflate),
         DatagramCommandLine.ServeUdp(),
@@ -219,7 +221,7 @@ internal static class CommandLine
 
     private static Command Connect()
     {
-        Command command = new("connect", "Sends the lines of stdin and prints what comes back. Ctrl-C or the end of the input closes.")
+        Command command = new("connect", "Sends lines of stdin and prints received data. Ctrl-C or the end of input closes.")
         {
             s_address, s_unix, s_udp, s_engine, s_tls, s_ca, s_pin, s_serverName, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_alpn,
         };
@@ -238,15 +240,15 @@ internal static class CommandLine
                 string? mistake;
                 if (ConnectSocketCommand.IsSocket(text))
                 {
-                    if (!Uri.TryCreate(text, UriKind.Absolute, out Uri? url) || url.Host.Length == 0 || url.UserInfo.Length > 0 || url.Fragment.Length > 0) result.AddError($"'{text}' is no address of a WebSocket: that is ws://HOST:PORT/PATH or wss://HOST/PATH, without a fragment.");
-                    else if (result.GetValue(s_udp)) result.AddError("Give --udp or an address of a WebSocket, not both.");
-                    else if (url.Scheme == "ws" && MeansTls(option => IsGiven(result, option))) result.AddError("There is no TLS in ws://: say wss://.");
+                    if (!Uri.TryCreate(text, UriKind.Absolute, out Uri? url) || url.Host.Length == 0 || url.UserInfo.Length > 0 || url.Fragment.Length > 0) result.AddError($"'{text}' is not a WebSocket URL: use ws://HOST:PORT/PATH or wss://HOST/PATH, without a fragment.");
+                    else if (result.GetValue(s_udp)) result.AddError("Give --udp or a WebSocket URL, not both.");
+                    else if (url.Scheme == "ws" && MeansTls(option => IsGiven(result, option))) result.AddError("ws:// has no TLS: use wss://.");
                     return;
                 }
 
                 NetworkAddress? address = IsDatagrams(result.GetValue(s_udp), text) ? DatagramText.ReadForSending(text, out mistake) : AddressText.ReadForConnecting(text, out mistake);
                 if (address is null) result.AddError(mistake!);
-                else if (IsDatagrams(result.GetValue(s_udp), text) && MeansTls(option => IsGiven(result, option))) result.AddError("Datagrams have no TLS here.");
+                else if (IsDatagrams(result.GetValue(s_udp), text) && MeansTls(option => IsGiven(result, option))) result.AddError("TLS for datagrams is not supported.");
             }
         });
         command.SetAction(static async parsed =>
@@ -263,7 +265,7 @@ internal static class CommandLine
 
     internal static void OneTrust(CommandResult result)
     {
-        if (IsGiven(result, s_ca) && IsGiven(result, s_pin)) result.AddError("Give --ca or --pin: a pin says all about a certificate.");
+        if (IsGiven(result, s_ca) && IsGiven(result, s_pin)) result.AddError("Give --ca or --pin, not both: a pin identifies the certificate completely.");
     }
 
     internal static void OneCertificate(CommandResult result)
@@ -298,7 +300,7 @@ internal static class CommandLine
 
     private static Command Certs()
     {
-        Command command = new("certs", "Makes certificates for development and tests: an authority, a server's and clients', as PEM and PFX.")
+        Command command = new("certs", "Creates certificates for development and tests: an authority, a server and clients, as PEM and PFX.")
         {
             s_out, s_san, s_server, s_clients, s_rsa, s_days, s_password, s_passwordFile, s_force, s_newCa,
         };
@@ -306,7 +308,7 @@ internal static class CommandLine
         {
             OnePassword(result);
             string[] names = [CertificateFolder.Authority, .. TokensOf(result, s_server) is [var one] ? (string[])[one] : [CertsSettings.DefaultServer], .. SeveralOf(TokensOf(result, s_clients))];
-            if (names.GroupBy(static n => n, StringComparer.OrdinalIgnoreCase).FirstOrDefault(static g => g.Count() > 1) is { } twice) result.AddError($"'{twice.Key}' would name the files of two certificates.");
+            if (names.GroupBy(static n => n, StringComparer.OrdinalIgnoreCase).FirstOrDefault(static g => g.Count() > 1) is { } twice) result.AddError($"'{twice.Key}' names the files of two certificates.");
         });
         command.SetAction(static parsed =>
         {
@@ -349,20 +351,20 @@ internal static class CommandLine
         }
 
         if (!string.IsNullOrEmpty(password)) return true;
-        Console.Error.WriteLine($"whimbrel: the first line of {file} is empty, and it should be the password.");
+        Console.Error.WriteLine($"whimbrel: the first line of {file} is empty: it must contain the password.");
         return false;
     }
 
     private static Command Doctor()
     {
-        Command command = new("doctor", "Looks at this system and says what slows a server down, with the command that changes it. Exit code 0: nothing to advise; 1: at least one advice.") { s_json, s_loops, s_app, s_probedPort };
+        Command command = new("doctor", "Checks this system for settings that slow a server down, and prints the command that changes them. Exit code 0: no advice; 1: at least one advice.") { s_json, s_loops, s_app, s_probedPort };
         command.SetAction(static parsed => DoctorCommand.RunAsync(parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_app), parsed.GetValue(s_probedPort), parsed.GetValue(s_json)));
         return command;
     }
 
     private static Command Explain()
     {
-        Command command = new("explain", "Prints a page that a notice or an error named: what it looks like, why, what to do.") { s_page };
+        Command command = new("explain", "Prints a troubleshooting page that a message named: symptom, cause, remedy.") { s_page };
         command.Validators.Add(static result =>
         {
             string? text = result.GetValue(s_page);
@@ -382,13 +384,13 @@ internal static class CommandLine
         text.Length is > 0 and <= 64 && char.IsAsciiLetterOrDigit(text[0]) && text.All(static c => char.IsAsciiLetterOrDigit(c) || c is '.' or '_' or '-' or '@');
 
     internal static Option<string?> AuthorityOption(string name, string whose) =>
-        FileOption(name, $"Who must have signed the {whose}'s certificate, as PEM, instead of those that this system trusts.");
+        FileOption(name, $"Trusted authorities for the {whose}'s certificate, as PEM, instead of those of this system.");
 
     internal static Option<string?> PinOption(string name, string whose) => Value<string?>(
-        name, "HASH", $"The {whose}'s certificate must be this one (SHA-256, hexadecimal) or have this key (SHA-256, base64); then nothing else is asked of it.", "SHA-256 as 64 hexadecimal digits of the certificate, or as 44 characters of base64 of its key", static text => TlsArguments.IsPin(text) ? text : null);
+        name, "HASH", $"Accept only this {whose}'s certificate (SHA-256, hexadecimal) or key (SHA-256, base64), without other checks.", "SHA-256 as 64 hexadecimal digits of the certificate, or as 44 characters of base64 of its key", static text => TlsArguments.IsPin(text) ? text : null);
 
     internal static Option<string?> NameOption(string name, string whose) => Value<string?>(
-        name, "NAME", $"The name that the {whose}'s certificate must have. Default: the host that is dialled.", "a name or an IP address", static text => SubjectName.Read(text, out _) is { } found && text[0] != '*' ? found.Text : null);
+        name, "NAME", $"Required name in the {whose}'s certificate. Default: the host of the address.", "a name or an IP address", static text => SubjectName.Read(text, out _) is { } found && text[0] != '*' ? found.Text : null);
 
     private static Option<string?> FileOption(string name, string description) => Value<string?>(name, "FILE", description, "a file", static text => text.Length > 0 ? text : null);
 
@@ -396,7 +398,8 @@ internal static class CommandLine
 
     private static string[] SeveralOf(IEnumerable<string> tokens) => [.. tokens.SelectMany(static t => t.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries))];
 
-    /// <summary>An option that may be given several times, and each time with several values between commas. <paramref name="wrong"/> says what is wrong with one.</summary>
+    /// <summary>Creates a repeatable option with comma-separated values. <paramref name="wrong"/> returns the error of
+    /// a value, or null.</summary>
     internal static Option<string[]?> Several(string[] names, string placeholder, string description, Func<string, string?> wrong) => new(names[0], names[1..])
     {
         Description = description,
@@ -415,7 +418,7 @@ internal static class CommandLine
     internal static void AllowOnePlace(CommandResult result, Option listen)
     {
         int places = (IsGiven(result, listen) ? 1 : 0) + (IsGiven(result, s_port) ? 1 : 0) + (IsGiven(result, s_unix) ? 1 : 0);
-        if (places > 1) result.AddError("Give one of --listen, --port and --unix.");
+        if (places > 1) result.AddError("Give only one of --listen, --port and --unix.");
     }
 
     internal static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
@@ -443,7 +446,7 @@ internal static class CommandLine
 
     internal delegate NetworkAddress? AddressReader(string text, out string? mistake);
 
-    /// <summary>The same, read by another form of addresses.</summary>
+    /// <summary>Creates an option for an address that another method parses.</summary>
     internal static Option<string?> Address(string name, string placeholder, string description, string scheme, AddressReader read) => new(name)
     {
         Description = description,
@@ -460,7 +463,7 @@ internal static class CommandLine
     internal static int? Number(string text, int least, int most) =>
         int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int number) && number >= least && number <= most ? number : null;
 
-    /// <summary>A number of seconds, or a time with its unit, as 250ms or 2m30s.</summary>
+    /// <summary>Parses a number of seconds, or a time with units such as 250ms or 2m30s.</summary>
     internal static double? Seconds(string text, double least, double most)
     {
         if (!double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds))

@@ -6,7 +6,8 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel connect</c>: stdin goes out, what comes in is printed on stdout, why it ended on stderr.</summary>
+/// <summary><c>whimbrel connect</c>: sends stdin, prints received data on stdout and the reason of the end on
+/// stderr.</summary>
 internal static class ConnectCommand
 {
     internal static async Task<int> RunAsync(string address, EngineKind kind, TlsArguments? tls)
@@ -20,7 +21,7 @@ internal static class ConnectCommand
             _ = CancelOnStopAsync();
             Client client = new(new ClientOptions { Address = address, Engine = engine, Tls = tls?.ToClientOptions() }, static () => new ConsoleSession());
             ConsoleSession session = (ConsoleSession)await client.ConnectAsync(dialling.Token);
-            await Console.Error.WriteLineAsync($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of the input closes");
+            await Console.Error.WriteLineAsync($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of input closes");
             if (session.Tls is { } agreed) await Console.Error.WriteLineAsync(TextOf(agreed));
             new Thread(() => SendInput(session)) { IsBackground = true, Name = "stdin" }.Start();
             _ = CloseOnStopAsync(session);
@@ -63,7 +64,7 @@ internal static class ConnectCommand
         return $"{line}\ncertificate of {peer.GetNameInfo(X509NameType.SimpleName, forIssuer: false)}, signed by {peer.GetNameInfo(X509NameType.SimpleName, forIssuer: true)}, until {until}, SHA-256 {CertsCommand.FingerprintOf(peer)}, key {TlsCertificate.PinOf(peer)}";
     }
 
-    /// <summary>Its own thread, because reading a terminal blocks.</summary>
+    /// <summary>Reads stdin on a thread of its own, because reading a terminal blocks.</summary>
     private static void SendInput(ConsoleSession session)
     {
         using Stream input = Console.OpenStandardInput();
@@ -71,13 +72,14 @@ internal static class ConnectCommand
         byte last = (byte)'\n';
         for (int count; (count = input.Read(chunk)) > 0; last = chunk[count - 1])
         {
-            // Waits while the peer does not read, and so does the program that writes to stdin.
+            // Blocks while the peer does not read, which blocks the program that writes to stdin.
             if (session.SendAsync(chunk.AsMemory(0, count)).AsTask().GetAwaiter().GetResult() != SendResult.Queued) return;
         }
 
         if (last != (byte)'\n') session.Send("\n");
 
-        // Not Close: what the peer still has to say is printed. It ends when the peer has finished too.
+        // Not Close, because data that the peer still sends is printed. The connection ends when the peer has finished
+        // too.
         session.ShutdownSend();
     }
 }

@@ -3,8 +3,9 @@ using System.Net;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// <c>whimbrel connect --udp</c>: each line of stdin is one datagram, each datagram that comes is one line on stdout. After the end of
-/// the input it waits for answers until none has come for a second.
+/// <c>whimbrel connect --udp</c>: sends each line of stdin as a datagram and prints received ones as lines. After the
+/// end of
+/// the input it waits until no datagram has arrived for a second.
 /// </summary>
 internal static class ConnectDatagramsCommand
 {
@@ -22,7 +23,7 @@ internal static class ConnectDatagramsCommand
         {
             await using DatagramSocket socket = new(new DatagramOptions { Engine = engine, RemoteEndPoint = peer }, () => end);
             await socket.StartAsync();
-            tell($"datagrams to {new DatagramPeer(peer)}, one for each line; Ctrl-C or the end of the input ends");
+            tell($"datagrams to {new DatagramPeer(peer)}, one per line; Ctrl-C or the end of input ends");
             TaskCompletionSource inputEnded = new(TaskCreationOptions.RunContinuationsAsynchronously);
             new Thread(() => SendInput(socket, tell, inputEnded)) { IsBackground = true, Name = "stdin" }.Start();
             await DatagramRun.UntilStopAsync(socket, common, stop, WaitForAnswersAsync(end, inputEnded.Task), lines.NobodyReads);
@@ -49,7 +50,7 @@ internal static class ConnectDatagramsCommand
         for (long before = -1; before != end.Received && !(end.WasRefused && end.Received == 0); await Task.Delay(TimeSpan.FromMilliseconds(QuietMs))) before = end.Received;
     }
 
-    /// <summary>Its own thread, because reading a terminal blocks.</summary>
+    /// <summary>Reads stdin on a thread of its own, because reading a terminal blocks.</summary>
     private static void SendInput(DatagramSocket socket, Action<string> tell, TaskCompletionSource ended)
     {
         using StreamReader input = new(Console.OpenStandardInput());
@@ -58,7 +59,7 @@ internal static class ConnectDatagramsCommand
         {
             if (!System.Text.Encoding.UTF8.TryGetBytes(line, datagram, out int count))
             {
-                tell($"a line was not sent: it has more than {DatagramOptions.MaxDatagramBytes} bytes, the most that a datagram has");
+                tell($"a line was not sent: it has more than {DatagramOptions.MaxDatagramBytes} bytes, the largest datagram");
             }
             else if (socket.Send(datagram.AsSpan(0, count), default, Timeout.InfiniteTimeSpan) != SendResult.Queued)
             {

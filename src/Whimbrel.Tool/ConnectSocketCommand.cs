@@ -5,7 +5,9 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel connect ws://</c> or <c>wss://</c>: each line of stdin is a message of text, and each that comes is a line on stdout. After the end of the input it waits until no message has come for a second, and closes.</summary>
+/// <summary><c>whimbrel connect ws://</c> or <c>wss://</c>: sends each line of stdin as a text message and prints
+/// received ones as lines. After the end of the input it waits until no message has arrived for a second, and
+/// closes.</summary>
 internal static class ConnectSocketCommand
 {
     private const int QuietMs = 1000;
@@ -25,7 +27,7 @@ internal static class ConnectSocketCommand
             ClientOptions options = new() { Address = CoreAddressOf(new Uri(address)), Engine = engine, Tls = tls?.ToClientOptions() };
             await using WebSocketClient client = new(address, options, () => new SocketLines(lines, notices.Tell));
             SocketLines session = (SocketLines)await client.ConnectAsync(dialling.Token);
-            notices.Tell($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of the input closes");
+            notices.Tell($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of input closes");
             new Thread(() => SendInput(session)) { IsBackground = true, Name = "stdin" }.Start();
             _ = CloseOnStopAsync(session);
             CloseReason reason = await session.Ended;
@@ -61,13 +63,13 @@ internal static class ConnectSocketCommand
 
     private static string NameOf(WebSocketStatus status) => Enum.IsDefined(status) ? status.ToString() : "of the application";
 
-    /// <summary>Its own thread, because reading a terminal blocks.</summary>
+    /// <summary>Reads stdin on a thread of its own, because reading a terminal blocks.</summary>
     private static void SendInput(SocketLines session)
     {
         using StreamReader input = new(Console.OpenStandardInput());
         while (input.ReadLine() is { } line)
         {
-            // Waits while the peer does not read, and so does the program that writes to stdin.
+            // Blocks while the peer does not read, which blocks the program that writes to stdin.
             if (session.SendTextAsync(Encoding.UTF8.GetBytes(line)).AsTask().GetAwaiter().GetResult() != SendResult.Queued) return;
         }
 

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>The client's end: what comes is printed, a line for each datagram. On its loop; the counts for any thread.</summary>
+/// <summary>Prints received datagrams, one per line. Runs on its loop; the counts are for any thread.</summary>
 internal sealed class ConsoleDatagrams(LinePrinter lines, Action<string> tell) : DatagramHandler
 {
     private long _received;
@@ -9,7 +9,7 @@ internal sealed class ConsoleDatagrams(LinePrinter lines, Action<string> tell) :
 
     internal long Received => Volatile.Read(ref _received);
 
-    /// <summary>When the last one came, in the time of the loop.</summary>
+    /// <summary>Time of the last datagram, on the loop's clock.</summary>
     internal long LastMs => Volatile.Read(ref _lastMs);
 
     /// <summary>Whether the network reported that there is no receiver at the address, or no route to it.</summary>

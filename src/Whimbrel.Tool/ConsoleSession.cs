@@ -2,7 +2,8 @@ using System.IO.Pipelines;
 
 namespace Whimbrel.Tool;
 
-/// <summary>The client's end. What arrives goes through a pipe to stdout, so that a slow terminal stops the reading and not the loop.</summary>
+/// <summary>Client session. Received data goes through a pipe to stdout, so that a slow terminal stops the reading and
+/// not the loop.</summary>
 internal sealed class ConsoleSession : Session
 {
     private readonly TaskCompletionSource<CloseReason> _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -11,7 +12,7 @@ internal sealed class ConsoleSession : Session
 
     internal ConsoleSession() => _printing = Task.Run(PrintAsync);
 
-    /// <summary>Completes when the connection has ended and all that came was printed.</summary>
+    /// <summary>Completes when the connection has ended and all data was printed.</summary>
     internal Task<CloseReason> Ended => _ended.Task;
 
     protected override void OnReceived(ReadOnlySpan<byte> data)

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>An echo for <c>--stats</c>. Apart from <see cref="EchoSession"/> so that the plain one counts nothing.</summary>
+/// <summary>Echo session for <c>--stats</c>. Separate from <see cref="EchoSession"/>, which counts nothing.</summary>
 internal sealed class CountedEchoSession(Tally.Cell receives) : Session
 {
     protected override void OnReceived(ReadOnlySpan<byte> data)

@@ -3,7 +3,7 @@ using System.Globalization;
 
 namespace Whimbrel.Tool;
 
-/// <summary>What the commands on datagrams share: an engine, signals, the line a second, the totals.</summary>
+/// <summary>Common part of the datagram commands: engine, signals, statistics, totals.</summary>
 internal static class DatagramRun
 {
     internal delegate Task<int> Body(Engine engine, StopSignals stop, Action<string> tell);
@@ -34,7 +34,8 @@ internal static class DatagramRun
         return ExitCode.Failed;
     }
 
-    /// <summary>False when it has not ended in time, because a callback does not return; the message says which.</summary>
+    /// <summary>Returns false if it has not ended in time because a callback does not return; the message names
+    /// it.</summary>
     internal static async Task<bool> EndAsync(Engine engine)
     {
         try
@@ -89,7 +90,7 @@ internal static class DatagramRun
         }
         catch (OperationCanceledException)
         {
-            // It ends.
+            // The socket ends.
         }
     }
 }

@@ -5,7 +5,7 @@ using System.Text;
 
 namespace Whimbrel.Tool;
 
-/// <summary>Addresses of datagrams and groups as people type them, and datagrams as people read them.</summary>
+/// <summary>Parses addresses of datagram sockets and groups, and formats datagrams for output.</summary>
 internal static class DatagramText
 {
     internal const string Scheme = "udp://";
@@ -17,10 +17,10 @@ internal static class DatagramText
     /// <summary>Reads the address of a receiver: HOST:PORT, udp://HOST:PORT or unix:PATH.</summary>
     internal static NetworkAddress? ReadForSending(string text, out string? mistake) => Read(text, AddressText.ReadForConnecting, out mistake);
 
-    /// <summary>Where to receive: ADDR:PORT, udp://ADDR:PORT or unix:PATH.</summary>
+    /// <summary>Parses the address to receive at: ADDR:PORT, udp://ADDR:PORT or unix:PATH.</summary>
     internal static NetworkAddress? ReadForReceiving(string text, out string? mistake) => Read(text, AddressText.ReadForListening, out mistake);
 
-    /// <summary>GROUP or GROUP:PORT, an IPv6 group in brackets when a port follows.</summary>
+    /// <summary>Parses GROUP or GROUP:PORT, with an IPv6 group in brackets if a port follows.</summary>
     internal static IPEndPoint? ReadGroup(string text, int defaultPort, out string? mistake)
     {
         mistake = null;
@@ -47,7 +47,7 @@ internal static class DatagramText
         return null;
     }
 
-    /// <summary>A number and text can be read; of anything else the first bytes are shown.</summary>
+    /// <summary>Formats a numbered message or text; shows the first bytes of anything else.</summary>
     internal static string Describe(ReadOnlySpan<byte> datagram)
     {
         if (PushMessage.TryRead(datagram, out ulong sequence)) return $"message {sequence}";
@@ -58,14 +58,16 @@ internal static class DatagramText
         return $"0x{Convert.ToHexStringLower(datagram[..Math.Min(datagram.Length, ShownBytes)])}{more}";
     }
 
-    /// <summary>As <see cref="Describe"/>, but text stays as it is: what was sent as a line comes out as that line.</summary>
+    /// <summary>As <see cref="Describe"/>, but text is unchanged, so that a sent line is printed as that
+    /// line.</summary>
     internal static string DescribeLine(ReadOnlySpan<byte> datagram)
     {
         ReadOnlySpan<byte> line = datagram.EndsWith("\n"u8) ? datagram[..^1] : datagram;
         return IsText(line) ? Encoding.UTF8.GetString(line) : Describe(datagram);
     }
 
-    /// <summary>The addresses of a host that datagrams can go to. Throws <see cref="NetworkException"/> when there are none.</summary>
+    /// <summary>Returns the addresses of a host for datagrams. Throws <see cref="NetworkException"/> if there are
+    /// none.</summary>
     internal static async Task<EndPoint> LookUpAsync(NetworkAddress address, CancellationToken cancellationToken)
     {
         EndPoint endPoint = address.ToEndPoint();

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>What the process says when it ends.</summary>
+/// <summary>Exit codes of the process.</summary>
 internal static class ExitCode
 {
     internal const int Done = 0;

@@ -2,13 +2,14 @@ using System.Reflection;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel explain</c>: the pages that notices and errors name (docs/symptoms), which are part of the tool.</summary>
+/// <summary><c>whimbrel explain</c>: troubleshooting pages (docs/symptoms) that messages name; they are embedded in the
+/// tool.</summary>
 internal static class ExplainCommand
 {
     private const string Prefix = "symptoms/";
     private const string Ending = ".md";
 
-    /// <summary>The names of the pages, in order, without their ending.</summary>
+    /// <summary>Sorted names of the pages, without extension.</summary>
     internal static IReadOnlyList<string> Pages { get; } =
     [
         .. Assembly.GetExecutingAssembly().GetManifestResourceNames()
@@ -17,7 +18,8 @@ internal static class ExplainCommand
             .Order(StringComparer.Ordinal),
     ];
 
-    /// <summary>The name of a page, given with or without its folder and ending; null when there is none.</summary>
+    /// <summary>Returns the name of a page, given with or without folder and extension; null if there is
+    /// none.</summary>
     internal static string? NameOf(string text)
     {
         string name = Path.GetFileName(text);
@@ -25,7 +27,7 @@ internal static class ExplainCommand
         return Pages.Contains(name) ? name : null;
     }
 
-    /// <summary>Prints a page, or without a name what pages there are.</summary>
+    /// <summary>Prints a page, or without a name the list of pages.</summary>
     internal static int Run(string? text)
     {
         if (text is null)

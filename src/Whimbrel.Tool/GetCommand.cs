@@ -6,7 +6,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel get</c>: one request. What was asked for goes to stdout or into a file; why there is none, and how far it is, to stderr.</summary>
+/// <summary><c>whimbrel get</c>: one request. The body goes to stdout or a file; errors and progress go to
+/// stderr.</summary>
 internal sealed class GetCommand
 {
     private const int BlockBytes = 64 * 1024;
@@ -19,7 +20,7 @@ internal sealed class GetCommand
     private long _redirects;
     private long _sentBytes;
     private long _bytes;
-    private bool _isAnswering; // the progress is that of the answer
+    private bool _isAnswering; // the progress line is for the answer
 
     private GetCommand(GetSettings settings) => _settings = settings;
 
@@ -66,15 +67,15 @@ internal sealed class GetCommand
         return failure switch
         {
             // The remedy for a rejected certificate is a trust option.
-            HttpClientException { InnerException.InnerException: TlsException { Failure: TlsFailure.CertificateRejected } } => " Say whom to trust by --ca FILE, or which certificate by --pin HASH.",
+            HttpClientException { InnerException.InnerException: TlsException { Failure: TlsFailure.CertificateRejected } } => " Name trusted authorities by --ca FILE, or a certificate by --pin HASH.",
             HttpClientException { Failure: HttpClientFailure.Tls } => $" Does it speak TLS? Without: http://{place}.",
-            HttpClientException { Failure: HttpClientFailure.Protocol } => $" Is it a server of HTTP? What it says without being asked: whimbrel connect {place}.",
+            HttpClientException { Failure: HttpClientFailure.Protocol } => $" Is it an HTTP server? To see what it sends: whimbrel connect {place}.",
             HttpClientException { Failure: HttpClientFailure.ConnectionLost } when url.Scheme == Uri.UriSchemeHttp => $" Does it speak HTTP? With TLS: https://{place}.",
             _ => "",
         };
     }
 
-    /// <summary>Null, or why it did not come to what was wanted.</summary>
+    /// <summary>Returns null, or the reason of the failure.</summary>
     private async Task<string?> AskAsync(Engine engine, CancellationToken ending)
     {
         await using HttpPool pool = new(new HttpClientOptions
@@ -151,7 +152,7 @@ internal sealed class GetCommand
         await using Stream? output = _settings.OutputFile is { } file
             ? isWanted ? new FileStream(file, FileMode.Create, FileAccess.Write, FileShare.Read, 1, useAsync: true) : null
             : _settings.AsJson ? null : Console.OpenStandardOutput();
-        // Beside a body on a terminal there is no place for a line about it.
+        // A status line would be mixed with a body on the terminal.
         bool shows = output is null or FileStream || Console.IsOutputRedirected;
         byte[] block = new byte[BlockBytes];
         long total = response.BodyLength;
@@ -171,10 +172,10 @@ internal sealed class GetCommand
 
     private static string StatusOf(HttpResponseHead head) => $"{head.Status} {Printable(head.Reason)}".TrimEnd();
 
-    /// <summary>What cannot steer a terminal: the bytes are a stranger's.</summary>
+    /// <summary>Replaces control characters, because received bytes could control the terminal.</summary>
     private static string Printable(ReadOnlySpan<byte> bytes) => ChatText.Clean(bytes);
 
-    /// <summary>What it came to, as one line.</summary>
+    /// <summary>Returns the result as one line.</summary>
     private string Json(string failure, Exception? cause)
     {
         using MemoryStream bytes = new();

@@ -4,20 +4,20 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary>The words of <c>whimbrel get</c>.</summary>
+/// <summary>Arguments of <c>whimbrel get</c>.</summary>
 internal static class GetCommandLine
 {
     private const int DefaultRedirects = 10;
     private const string AnyUrl = "http://localhost/";
 
     private static readonly Argument<string?> s_url = new("URL") { Arity = ArgumentArity.ExactlyOne, Description = "http://HOST:PORT/PATH, or https://; without a scheme it is http." };
-    private static readonly Option<bool> s_head = new("--head") { Description = "Ask for the head alone, and print it." };
+    private static readonly Option<bool> s_head = new("--head") { Description = "Send HEAD, and print the head of the answer." };
     private static readonly Option<string?> s_post = BodyOption("--post", "POST");
     private static readonly Option<string?> s_put = BodyOption("--put", "PUT");
-    private static readonly Option<string?> s_method = CommandLine.Value<string?>("--method", "NAME", "Another method than GET, such as DELETE.", "a method such as DELETE", static text => IsMethod(text) ? text : null);
+    private static readonly Option<string?> s_method = CommandLine.Value<string?>("--method", "NAME", "Method other than GET, such as DELETE.", "a method such as DELETE", static text => IsMethod(text) ? text : null);
     private static readonly Option<string[]?> s_header = new("--header", "-H")
     {
-        Description = "A field to send, as often as needed.",
+        Description = "Header field to send; repeatable.",
         HelpName = "NAME: VALUE",
         Arity = ArgumentArity.OneOrMore,
         AllowMultipleArgumentsPerToken = false,
@@ -31,17 +31,17 @@ internal static class GetCommandLine
             return [.. argument.Tokens.Select(static t => t.Value)];
         },
     };
-    private static readonly Option<string?> s_output = new("--output", "-o") { Description = "Write the body into this file instead of stdout. An answer with a status from 400 on leaves the file alone.", HelpName = "FILE" };
-    private static readonly Option<int?> s_redirects = CommandLine.Value("--redirects", "N", $"How many redirects are followed; never one from https to http. Default {DefaultRedirects}.", "a number from 0 to 100", static text => CommandLine.Number(text, 0, 100));
-    private static readonly Option<bool> s_compressed = new("--compressed") { Description = "Ask for gzip, br or deflate, and take it away." };
-    private static readonly Option<double?> s_timeout = CommandLine.Value<double?>("--timeout", "SECONDS", "Give up after this time, whatever is under way. Default: none; each step has a limit of its own.", "seconds, for example 10 or 0.5, or a time such as 2m30s", static text => CommandLine.Seconds(text, 0.01, 600_000));
-    private static readonly Option<bool> s_json = new("--json") { Description = "Print one JSON object: status, bytes, and how long dial, TLS, the first byte and all of it took, in milliseconds. The body goes nowhere but into --output." };
+    private static readonly Option<string?> s_output = new("--output", "-o") { Description = "Write the body to this file instead of stdout. An answer with a status of 400 or more does not change the file.", HelpName = "FILE" };
+    private static readonly Option<int?> s_redirects = CommandLine.Value("--redirects", "N", $"Number of redirects to follow; never one from https to http. Default {DefaultRedirects}.", "a number from 0 to 100", static text => CommandLine.Number(text, 0, 100));
+    private static readonly Option<bool> s_compressed = new("--compressed") { Description = "Request gzip, br or deflate, and decompress the answer." };
+    private static readonly Option<double?> s_timeout = CommandLine.Value<double?>("--timeout", "SECONDS", "Give up after this time. Default: none; each step has its own limit.", "seconds, for example 10 or 0.5, or a time such as 2m30s", static text => CommandLine.Seconds(text, 0.01, 600_000));
+    private static readonly Option<bool> s_json = new("--json") { Description = "Print one JSON object: status, bytes, and the times of connect, TLS, first byte and total, in milliseconds. The body goes only to --output." };
 
     internal const string Usage = "whimbrel get [--head | --post FILE | --put FILE | --method NAME] [--header 'NAME: VALUE'] [--output FILE] [--json] [--ca FILE | --pin HASH] URL (whimbrel get --help explains)";
 
     internal static Command Get()
     {
-        Command command = new("get", "Asks an HTTP server, and prints what it answers. Exit code 0: an answer with a status below 400; 1: another one, or none; 2: wrong arguments.")
+        Command command = new("get", "Sends an HTTP request, and prints the answer. Exit code 0: status below 400; 1: other status, or no answer; 2: wrong arguments.")
         {
             s_url, s_head, s_post, s_put, s_method, s_header, s_output, s_json, s_compressed, s_redirects, s_timeout, CommandLine.Unix, CommandLine.Engine,
         };
@@ -50,10 +50,10 @@ internal static class GetCommandLine
         command.Validators.Add(CommandLine.OneTrust);
         command.Validators.Add(static result =>
         {
-            if (((Option[])[s_head, s_post, s_put, s_method]).Count(o => CommandLine.IsGiven(result, o)) > 1) result.AddError("Give one of --head, --post, --put and --method.");
+            if (((Option[])[s_head, s_post, s_put, s_method]).Count(o => CommandLine.IsGiven(result, o)) > 1) result.AddError("Give only one of --head, --post, --put and --method.");
             if (result.GetResult(s_url) is not { Tokens: [{ Value: var text }] }) result.AddError("A URL is missing.");
-            else if (Read(text) is not { } url) result.AddError($"'{text}' is no URL of HTTP: that is http://HOST:PORT/PATH or https://HOST/PATH.");
-            else if (url.Scheme == Uri.UriSchemeHttp && CommandLine.ClientTls.Any(o => CommandLine.IsGiven(result, o))) result.AddError($"There is no TLS in {url.Scheme}://: say https://.");
+            else if (Read(text) is not { } url) result.AddError($"'{text}' is not an HTTP URL: use http://HOST:PORT/PATH or https://HOST/PATH.");
+            else if (url.Scheme == Uri.UriSchemeHttp && CommandLine.ClientTls.Any(o => CommandLine.IsGiven(result, o))) result.AddError($"{url.Scheme}:// has no TLS: use https://.");
         });
         command.SetAction(static async parsed =>
         {
@@ -110,7 +110,7 @@ internal static class GetCommandLine
         });
     }
 
-    // The library says what is wrong with a request: here only the first line of it is wanted.
+    // The library validates the request; only the first line of its message is used.
     private static string? MistakeIn(Func<HttpClientRequest> make)
     {
         try

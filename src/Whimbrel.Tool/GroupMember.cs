@@ -1,6 +1,7 @@
 namespace Whimbrel.Tool;
 
-/// <summary>Prints what is sent to a group and counts it, by sender where messages are numbered. On its loop; the counts for any thread.</summary>
+/// <summary>Prints and counts datagrams of a group, by sender if they are numbered. Runs on its loop; the counts are
+/// for any thread.</summary>
 internal sealed class GroupMember(JoinSettings settings, LinePrinter lines, Action<string> tell) : DatagramHandler
 {
     // Because senders can be forged, those beyond this number are counted together.
@@ -12,12 +13,12 @@ internal sealed class GroupMember(JoinSettings settings, LinePrinter lines, Acti
     private long _missing;
     private int _sources;
 
-    /// <summary>Completes with the last datagram that was asked for.</summary>
+    /// <summary>Completes with the last requested datagram.</summary>
     internal Task GotAll => _gotAll.Task;
 
     internal long Count => Volatile.Read(ref _count);
 
-    /// <summary>Numbers of messages that never came, or have not come yet.</summary>
+    /// <summary>Number of messages that have not arrived.</summary>
     internal long Missing => Volatile.Read(ref _missing);
 
     internal int Sources => Volatile.Read(ref _sources);

@@ -4,8 +4,8 @@ using System.Globalization;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// One client of <c>serve groups</c>, for measurements. Its messages have 32 bytes: the first says what to do, the next
-/// seven (little-endian) with which group, and the rest is the client's. On the session's loop.
+/// One client of <c>serve groups</c>, for benchmarks. Its messages have 32 bytes: the first is the command, the next
+/// seven (little-endian) the group, and the rest is the client's. Runs on the session's loop.
 /// </summary>
 internal sealed class GroupsSession(Tally.Cell messages) : Session
 {
@@ -30,7 +30,7 @@ internal sealed class GroupsSession(Tally.Cell messages) : Session
         switch (message[0])
         {
             case Join:
-                // By name once; from then on by the group itself.
+                // Looked up by name once; later by reference.
                 SessionGroup group = _groups[number] = Server!.Groups[number.ToString(CultureInfo.InvariantCulture)];
                 group.Join(this);
                 break;

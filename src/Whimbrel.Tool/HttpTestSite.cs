@@ -6,7 +6,8 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel serve http</c>: a server to try clients and proxies with. <c>/</c> lists what it answers.</summary>
+/// <summary><c>whimbrel serve http</c>: a server to try clients and proxies with. <c>/</c> lists what it
+/// answers.</summary>
 internal sealed class HttpTestSite
 {
     private const int MaxKeys = 1_000;
@@ -49,7 +50,7 @@ internal sealed class HttpTestSite
         return site.Server;
     }
 
-    /// <summary><c>--files</c>: a folder, and nothing else.</summary>
+    /// <summary><c>--files</c>: serves a folder only.</summary>
     internal static HttpServer CreateFor(string folder, ServerOptions options)
     {
         HttpServer server = new(options);
@@ -128,7 +129,7 @@ internal sealed class HttpTestSite
         }
 
         key = "";
-        response.Fail(400, "A key is missing: /cache?key=K");
+        response.Fail(400, "The key is missing: /cache?key=K");
         return false;
     }
 

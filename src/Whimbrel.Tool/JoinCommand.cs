@@ -3,7 +3,8 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel join</c>: what is sent to a group, a line for each datagram on stdout, and at the end the totals; everything else on stderr.</summary>
+/// <summary><c>whimbrel join</c>: prints the datagrams of a group on stdout, one per line, and the totals at the end;
+/// everything else goes to stderr.</summary>
 internal static class JoinCommand
 {
     private const int SocketBufferBytes = 1024 * 1024;
@@ -23,7 +24,7 @@ internal static class JoinCommand
             await socket.StartAsync();
             await DatagramRun.UntilStopAsync(socket, common, stop, member.GotAll, lines.NobodyReads);
             DatagramCounters c = socket.ReadCounters();
-            // With --count, later ones may have come before the socket was closed; they were not asked for.
+            // With --count, further datagrams may have arrived before the socket was closed; they are not counted.
             lines.Add($"total: {member.Count} datagrams from {member.Sources} sources, {member.Missing} missing by their numbers, {c.Overflowed} dropped by the system, {lines.Unprinted} not printed");
         }
 

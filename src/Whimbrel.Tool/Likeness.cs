@@ -5,7 +5,8 @@ internal static class Likeness
 {
     private const int MostEdits = 2;
 
-    /// <summary>The one that is nearest by letters inserted, left out or changed, at most two of them and fewer than it has; null when none is.</summary>
+    /// <summary>Returns the word with the smallest edit distance, at most two and less than its length; null if there
+    /// is none.</summary>
     internal static string? Nearest(string word, IEnumerable<string> known)
     {
         string? nearest = null;

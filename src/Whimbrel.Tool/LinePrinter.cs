@@ -3,8 +3,9 @@ using System.Threading.Channels;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// Lines of a loop for stdout, which it must not wait for: they are written by a task of their own. When 10,000 wait, newer ones are
-/// not printed, and counted. Add on any thread.
+/// Writes lines of a loop to stdout on a task, because a loop must not wait for it. When 10,000 lines wait, newer ones
+/// are
+/// counted and not printed. Add may be called on any thread.
 /// </summary>
 internal sealed class LinePrinter : IAsyncDisposable
 {
@@ -28,7 +29,7 @@ internal sealed class LinePrinter : IAsyncDisposable
         if (!_lines.Writer.TryWrite(line)) Interlocked.Increment(ref _unprinted);
     }
 
-    /// <summary>Returns when all is written.</summary>
+    /// <summary>Waits until all lines are written.</summary>
     public async ValueTask DisposeAsync()
     {
         _lines.Writer.TryComplete();
@@ -43,7 +44,7 @@ internal sealed class LinePrinter : IAsyncDisposable
             while (await _lines.Reader.WaitToReadAsync())
             {
                 while (_lines.Reader.TryRead(out string? line)) await output.WriteLineAsync(line);
-                // All that is there in one write, and at once when nothing more is.
+                // Writes all waiting lines at once, and flushes when there are no more.
                 await output.FlushAsync();
             }
         }

@@ -4,7 +4,8 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Tool;
 
-/// <summary>Answers that a benchmark asks for by signal: SIGUSR1 what was allocated and how often the loops turned, SIGUSR2 a collection. Where signals have other numbers than on Linux, none.</summary>
+/// <summary>Signals of benchmarks, on Linux only: SIGUSR1 prints allocated bytes and turns of the loops, SIGUSR2 runs a
+/// collection.</summary>
 internal sealed class MeasurementSignals : IDisposable
 {
     private const PosixSignal Usr1 = (PosixSignal)10;

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>Sends numbered messages to a group at a rate. On its loop.</summary>
+/// <summary>Sends numbered messages to a group at a rate. Runs on its loop.</summary>
 internal sealed class MulticastSender(MulticastSettings settings, Action<string> tell) : DatagramHandler
 {
     // If the sender is later than this, it skips messages instead of catching up.
@@ -40,7 +40,7 @@ internal sealed class MulticastSender(MulticastSettings settings, Action<string>
 
     protected override void OnSendFailed(in DatagramFault fault)
     {
-        // Mostly no route; the next one fails alike.
+        // Usually there is no route, and the next datagram fails as well.
         if (_hasFailed) return;
         _hasFailed = true;
         tell($"whimbrel: {fault.Error.Message}");

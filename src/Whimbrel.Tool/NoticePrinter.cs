@@ -3,7 +3,8 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Tool;
 
-/// <summary>Notices come on loops, which must not wait for a terminal: they are written to stderr by a task of their own. When 1,000 wait, newer ones are dropped.</summary>
+/// <summary>Writes diagnostic events to stderr on a task, because loops must not wait for a terminal. When 1,000 wait,
+/// newer ones are dropped.</summary>
 internal sealed class NoticePrinter : IAsyncDisposable
 {
     /// <summary>
@@ -19,7 +20,7 @@ internal sealed class NoticePrinter : IAsyncDisposable
 
     internal void Add(DiagnosticEvent notice) => Tell($"notice: {notice.Message} {notice.Help}");
 
-    /// <summary>Any other line.</summary>
+    /// <summary>Writes another line.</summary>
     internal void Tell(string line) => _lines.Writer.TryWrite(Escaped.Of(line));
 
     public async ValueTask DisposeAsync()

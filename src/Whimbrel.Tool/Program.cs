@@ -3,8 +3,9 @@ using System.CommandLine;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// The command line tool. <see cref="CommandLine"/> knows the words, <see cref="ServeCommand"/>,
-/// <see cref="ConnectCommand"/> and the doctor do the work. Exit codes: 0 done, 1 failed (doctor: has advice), 2 wrong arguments.
+/// The command line tool. <see cref="CommandLine"/> parses arguments; <see cref="ServeCommand"/>,
+/// <see cref="ConnectCommand"/> and the others run. Exit codes: 0 done, 1 failed (doctor: has advice), 2 wrong
+/// arguments.
 /// </summary>
 internal static class Program
 {
@@ -13,11 +14,11 @@ internal static class Program
         ParseResult parsed = CommandLine.Create().Parse(args);
         if (parsed.Errors.Count == 0)
         {
-            // Without the library's own handling of signals, which ends the process after two seconds of draining.
+            // The library's handling of signals is off, because it ends the process after two seconds of draining.
             return await parsed.InvokeAsync(new InvocationConfiguration { ProcessTerminationTimeout = null });
         }
 
-        // Not the library's dump of the whole help: one line that can be read, and found in a log.
+        // One line instead of the library's complete help, so that it is readable in a log.
         await Console.Error.WriteLineAsync($"whimbrel: {CommandLine.WrongIn(parsed)} Right would be: {CommandLine.UsageOf(parsed.CommandResult.Command)}");
         return ExitCode.WrongArguments;
     }

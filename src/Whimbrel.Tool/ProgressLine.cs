@@ -3,7 +3,8 @@ using System.Globalization;
 
 namespace Whimbrel.Tool;
 
-/// <summary>How far a long body is, as one line of a terminal that is drawn again and again, and is gone at the end. Not before half a second, and five times a second at most. One thread at a time.</summary>
+/// <summary>Progress of a long body as one terminal line, removed at the end. It appears after half a second, with at
+/// most five updates a second. One thread at a time.</summary>
 internal sealed class ProgressLine(TextWriter? output, Func<int> width)
 {
     private const int SilentMs = 500;
@@ -16,15 +17,15 @@ internal sealed class ProgressLine(TextWriter? output, Func<int> width)
     private long _last;
     private int _drawn;
 
-    /// <summary>On stderr, if that is a terminal; else nothing is ever drawn.</summary>
+    /// <summary>Creates a line on stderr, if that is a terminal; otherwise nothing is drawn.</summary>
     internal static ProgressLine OnTerminal() => new(Console.IsErrorRedirected ? null : Console.Error, WidthOfTerminal);
 
-    // Some terminals do not know how wide they are.
+    // Some terminals do not report their width.
     private static int WidthOfTerminal() => Console.WindowWidth is > 1 and int width ? width : UsualWidth;
 
-    /// <param name="what">What is done, as a word.</param>
-    /// <param name="done">Bytes so far.</param>
-    /// <param name="total">Bytes of all, or -1.</param>
+    /// <param name="what">Name of the operation.</param>
+    /// <param name="done">Number of bytes so far.</param>
+    /// <param name="total">Number of bytes in total, or -1.</param>
     internal void Show(string what, long done, long total)
     {
         if (output is null || Stopwatch.GetElapsedTime(_last).TotalMilliseconds < EveryMs) return;

@@ -18,7 +18,7 @@ internal static class PushMessage
         BinaryPrimitives.WriteUInt64LittleEndian(message[24..], Word(sequence, 2));
     }
 
-    /// <summary>The number of a message that <see cref="Write"/> made; false for any other bytes.</summary>
+    /// <summary>Reads the number of a message from <see cref="Write"/>. False for other bytes.</summary>
     internal static bool TryRead(ReadOnlySpan<byte> message, out ulong sequence)
     {
         sequence = message.Length >= MinSize ? BinaryPrimitives.ReadUInt64LittleEndian(message) : 0;

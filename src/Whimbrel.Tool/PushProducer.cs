@@ -8,14 +8,15 @@ namespace Whimbrel.Tool;
 /// </summary>
 internal sealed class PushProducer : IDisposable
 {
-    // WaitForRoomAsync leaves half a mailbox of broadcasts free. Asking again after so many bytes means that, with this
-    // one producer, Broadcast does not answer Full.
+    // WaitForRoomAsync leaves half a mailbox of broadcasts free. Waiting again after this many bytes means that, with
+    // this
+    // one producer, Broadcast does not return Full.
     private const int BytesBetweenWaits = 32 * 1024;
 
     // If a producer with a rate is later than this, it skips messages instead of catching up.
     private static readonly TimeSpan s_longestDebt = TimeSpan.FromSeconds(1);
 
-    /// <summary>Then the producer looks whether it shall end.</summary>
+    /// <summary>Interval at which the producer checks whether it must end.</summary>
     private static readonly TimeSpan s_longestWait = TimeSpan.FromMilliseconds(250);
 
     private readonly AutoResetEvent _wake = new(false);
@@ -34,7 +35,7 @@ internal sealed class PushProducer : IDisposable
         _thread = new Thread(Run) { IsBackground = true, Name = "push" };
     }
 
-    /// <summary>Messages broadcast so far, each counted once. Any thread.</summary>
+    /// <summary>Number of messages broadcast so far, each counted once. Any thread.</summary>
     internal long Sent => Volatile.Read(ref _sent);
 
     internal void Start(Server server)
@@ -73,7 +74,8 @@ internal sealed class PushProducer : IDisposable
         while (!_isStopping && clients.Count > 0) Send(clients, _settings.Batch, ref credit);
     }
 
-    /// <summary>What is due is counted from one start, so that lateness of single sends does not add up.</summary>
+    /// <summary>Sends at the rate. Due messages are counted from one start, so that delays of single sends do not add
+    /// up.</summary>
     private void SendAtRate(SessionGroup clients)
     {
         long start = Stopwatch.GetTimestamp();
@@ -110,7 +112,7 @@ internal sealed class PushProducer : IDisposable
         int bytes = count * _settings.Size;
         if (credit < bytes || clients.IsCongested)
         {
-            // Not without end, and not on AsTask: the loop sets the signal that this thread waits for, and no thread of the pool has to.
+            // With a time limit, and without AsTask: the loop sets the signal directly, so no pool thread is needed.
             if (!clients.WaitForRoom(s_longestWait)) return false;
             credit = BytesBetweenWaits;
         }

@@ -5,7 +5,8 @@ using Whimbrel.Relays;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel relay</c>. On stdout: the line that it listens, and at the end the totals of each target; everything else goes to stderr.</summary>
+/// <summary><c>whimbrel relay</c>. Prints the listening line and finally the totals of each target on stdout;
+/// everything else goes to stderr.</summary>
 internal static class RelayCommand
 {
     private static readonly TimeSpan s_drain = TimeSpan.FromSeconds(10);
@@ -55,7 +56,7 @@ internal static class RelayCommand
         await using Relay relay = new(new ServerOptions { Address = address, Engine = engine, Tls = proxies is null ? tls : null, StatusPath = settings.StatusPath }, options);
         await relay.StartAsync();
         Console.Out.WriteLine($"listening on {relay.Server.EndPoint} (engine {engine.KindName}, loops {engine.LoopCount})");
-        if (own is not null) notices.Tell($"TLS with a certificate of its own; it ends with this process. One that stays: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
+        if (own is not null) notices.Tell($"TLS with a temporary certificate of this process. For a permanent one: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
         notices.Tell($"relaying to {string.Join(", ", settings.Targets)}; Ctrl-C ends.");
         using (CancellationTokenSource ending = new())
         {
@@ -86,7 +87,7 @@ internal static class RelayCommand
         }
         catch (OperationCanceledException)
         {
-            // The end.
+            // The relay ends.
         }
     }
 }

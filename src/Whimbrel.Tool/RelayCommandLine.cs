@@ -3,30 +3,30 @@ using Whimbrel.Relays;
 
 namespace Whimbrel.Tool;
 
-/// <summary>The words of <c>whimbrel relay</c>.</summary>
+/// <summary>Arguments of <c>whimbrel relay</c>.</summary>
 internal static class RelayCommandLine
 {
     private static readonly Argument<string[]> s_addresses = new("ADDRESS")
     {
         Arity = ArgumentArity.OneOrMore,
         HelpName = "LISTEN TARGET...",
-        Description = "Where to listen, and where to pass connections on to: ADDR:PORT, tcp://HOST:PORT, tls://HOST:PORT or unix:PATH. Several targets: the one with the fewest connections is next.",
+        Description = "Listening address, then target addresses: ADDR:PORT, tcp://HOST:PORT, tls://HOST:PORT or unix:PATH. With several targets, the one with the fewest connections is next.",
     };
 
-    private static readonly Option<ProxyHeaderForm?> s_header = CommandLine.Value<ProxyHeaderForm?>("--proxy-protocol", "1|2", "Tell targets who the client is, by a PROXY header of this version.", "1 or 2", static text => text switch { "1" => ProxyHeaderForm.Line, "2" => ProxyHeaderForm.Binary, _ => null });
+    private static readonly Option<ProxyHeaderForm?> s_header = CommandLine.Value<ProxyHeaderForm?>("--proxy-protocol", "1|2", "Send the client's address to targets in a PROXY header of this version.", "1 or 2", static text => text switch { "1" => ProxyHeaderForm.Line, "2" => ProxyHeaderForm.Binary, _ => null });
 
-    private static readonly Option<string[]?> s_proxies = CommandLine.Several(["--from-proxies"], "NETWORK,...", "Clients are proxies of these networks, and begin with a PROXY header; all others are refused.", static text => MistakeIn(text));
+    private static readonly Option<string[]?> s_proxies = CommandLine.Several(["--from-proxies"], "NETWORK,...", "Accept only proxies in these networks, which must send a PROXY header.", static text => MistakeIn(text));
 
     private static readonly Option<string?> s_targetCa = CommandLine.AuthorityOption("--target-ca", "target");
     private static readonly Option<string?> s_targetPin = CommandLine.PinOption("--target-pin", "target");
     private static readonly Option<string?> s_targetName = CommandLine.NameOption("--target-name", "target");
-    private static readonly Option<double?> s_check = CommandLine.Value<double?>("--check", "SECONDS", "Ask each target so often whether it can be reached and keeps the connection, also when no client comes.", "seconds from 0.1 to 3600, or a time such as 500ms", static text => CommandLine.Seconds(text, 0.1, 3600));
+    private static readonly Option<double?> s_check = CommandLine.Value<double?>("--check", "SECONDS", "Interval of health checks, which connect to each target also without clients.", "seconds from 0.1 to 3600, or a time such as 500ms", static text => CommandLine.Seconds(text, 0.1, 3600));
 
     internal static string Usage => $"whimbrel relay LISTEN TARGET... [--check SECONDS] [--target-ca FILE | --target-pin HASH] [--target-name NAME] [--proxy-protocol 1|2] [--from-proxies NETWORK,...] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]] [--engine {CommandLine.Engines}] [--loops N] [--stats] [--status PATH] [--for SECONDS]";
 
     internal static Command Relay()
     {
-        Command command = new("relay", "Passes connections on, both ways, until Ctrl-C or SIGTERM; then waits for those that are open, ten seconds at most.")
+        Command command = new("relay", "Relays connections until Ctrl-C or SIGTERM; then waits for open ones, ten seconds at most.")
         {
             s_addresses, s_check, s_targetCa, s_targetPin, s_targetName, s_header, s_proxies, CommandLine.Engine, CommandLine.Loops, CommandLine.Stats, CommandLine.Status, CommandLine.For,
         };
@@ -35,7 +35,7 @@ internal static class RelayCommandLine
         command.Validators.Add(static result =>
         {
             string[] texts = [.. result.GetResult(s_addresses)?.Tokens.Select(static t => t.Value) ?? []];
-            if (texts.Length < 2) result.AddError(texts.Length == 0 ? "Where to listen is missing." : "A target is missing.");
+            if (texts.Length < 2) result.AddError(texts.Length == 0 ? "The listening address is missing." : "A target is missing.");
             for (int i = 0; i < texts.Length; i++)
             {
                 string? mistake;
@@ -44,10 +44,10 @@ internal static class RelayCommandLine
             }
 
             int secure = texts.Skip(1).Count(IsSecure);
-            if (secure > 0 && secure < texts.Length - 1) result.AddError("Targets are all tls:// or none: two relays can have one of each.");
+            if (secure > 0 && secure < texts.Length - 1) result.AddError("Either all targets use tls:// or none: run two relays for both kinds.");
             bool hasCa = result.GetResult(s_targetCa) is not null, hasPin = result.GetResult(s_targetPin) is not null;
-            if (hasCa && hasPin) result.AddError("Give --target-ca or --target-pin: a pin says all about a certificate.");
-            if (secure == 0 && (hasCa || hasPin || result.GetResult(s_targetName) is not null)) result.AddError("--target-ca, --target-pin and --target-name are for targets with tls://.");
+            if (hasCa && hasPin) result.AddError("Give --target-ca or --target-pin, not both: a pin identifies the certificate completely.");
+            if (secure == 0 && (hasCa || hasPin || result.GetResult(s_targetName) is not null)) result.AddError("--target-ca, --target-pin and --target-name need tls:// targets.");
         });
         command.SetAction(static async parsed =>
         {

@@ -7,7 +7,7 @@ using System.Security.Cryptography.X509Certificates;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// <c>whimbrel serve</c>. On stdout: the line that it listens, answers to measurement signals, and at the end the totals;
+/// <c>whimbrel serve</c>. Prints the listening line, answers to benchmark signals and finally the totals on stdout;
 /// everything else goes to stderr.
 /// </summary>
 internal static class ServeCommand
@@ -30,12 +30,13 @@ internal static class ServeCommand
             StopReport report = await ServeAsync(settings, service, own, stop.Asked);
             if (report.IsComplete) code = ExitCode.Done;
             else await Console.Error.WriteLineAsync($"whimbrel: not everything has ended: {report}.");
-            // What holds the server up holds the engine up as well: said once, and waited for once.
+            // What delays the server delays the engine as well, so it is reported and waited for once.
             if (!report.IsComplete) engine = null;
         }
         catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
         {
-            // Port taken, no descriptor left, an engine that is not to be had, a certificate that cannot be read: the message says it all.
+            // A port in use, no descriptor, an unavailable engine or an unreadable certificate: the message is
+            // complete.
             await Console.Error.WriteLineAsync($"whimbrel: {e.Message}");
         }
 
@@ -51,7 +52,7 @@ internal static class ServeCommand
         using CancellationTokenSource ending = new();
         service.Producer?.Start(server);
         Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops {server.Engine.LoopCount}{(server.TlsProvider is { } layer ? $", TLS {layer.Split(' ')[0].ToLowerInvariant()}" : "")})");
-        if (own is not null) Console.Error.WriteLine($"TLS with a certificate of its own, for {NamesOf(own)}; it ends with this process. One that stays: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
+        if (own is not null) Console.Error.WriteLine($"TLS with a temporary certificate of this process, for {NamesOf(own)}. For a permanent one: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
         Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: {(settings.Kind == ServeKind.Ws ? $"new WebSocket(\"{(settings.Tls is null ? "ws" : "wss")}://{server.EndPoint}\") in a browser's console" : settings.Kind == ServeKind.Chat && server.EndPoint is IPEndPoint at ? $"{(settings.Tls is null ? "http" : "https")}://{Reachable(at)}/ in a browser, {HowToTalk(settings, at, own)}" : settings.Kind == ServeKind.Http ? HowToAsk(server.EndPoint!, settings.Tls is not null) : HowToTalk(settings, server.EndPoint!, own))}");
         Task stats = settings.Stats ? PrintStatsAsync(service, ending.Token) : Task.CompletedTask;
 

@@ -6,12 +6,12 @@ using System.Net.Sockets;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// <c>whimbrel serve udp</c> and <c>serve multicast</c>. On stdout: the line that it listens or sends, answers to measurement signals, and
-/// at the end the totals; everything else goes to stderr.
+/// <c>whimbrel serve udp</c> and <c>serve multicast</c>. Prints the start line, answers to benchmark signals and
+/// finally the totals on stdout; everything else goes to stderr.
 /// </summary>
 internal static class ServeDatagramsCommand
 {
-    // Bursts wait here while the loop does something else; the system gives what it allows.
+    // Bursts wait in this buffer while the loop is busy; the system may limit it.
     private const int SocketBufferBytes = 1024 * 1024;
 
     internal static Task<int> RunUdpAsync(UdpSettings settings, DatagramSettings common) => DatagramRun.GuardAsync(common, settings.Loops, async (engine, stop, notices) =>
@@ -44,7 +44,7 @@ internal static class ServeDatagramsCommand
             () => new MulticastSender(settings, notices));
         await socket.StartAsync();
         Console.Out.WriteLine($"sending to {settings.Group} from port {((IPEndPoint)socket.EndPoint!).Port} (engine {engine.KindName})");
-        string reach = settings.Hops switch { 0 => "it is meant for this machine", 1 => "it stays on this network", _ => $"it may pass {settings.Hops - 1} routers" };
+        string reach = settings.Hops switch { 0 => "it stays on this machine", 1 => "it stays on this network", _ => $"it may pass {settings.Hops - 1} routers" };
         string loopback = settings.Loopback ? "loopback is on, so members on this machine get it too" : "loopback is off, so members on this machine do not get it";
         Console.Error.WriteLine($"{settings.Rate} datagrams of {settings.Size} bytes a second; {loopback}; {reach}. Ctrl-C ends. Listen to it: whimbrel join {settings.Group}");
         await DatagramRun.UntilStopAsync(socket, common, stop);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>What a server does with its peers.</summary>
+/// <summary>Kinds of servers.</summary>
 internal enum ServeKind
 {
     Echo,

@@ -2,12 +2,12 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary>A server of one kind and what there is to count about it.</summary>
-/// <param name="Server">Not started yet.</param>
-/// <param name="Unit">What <paramref name="Count"/> counts, as a plural.</param>
-/// <param name="Count">How many so far.</param>
-/// <param name="Producer">The thread that pushes, or null.</param>
-/// <param name="Room">The chat's, or null.</param>
+/// <summary>A server of one kind, with its counter.</summary>
+/// <param name="Server">Server, not started.</param>
+/// <param name="Unit">Unit of <paramref name="Count"/>, in the plural.</param>
+/// <param name="Count">Returns the count so far.</param>
+/// <param name="Producer">Push thread, or null.</param>
+/// <param name="Room">Chat room, or null.</param>
 internal sealed record Service(Server Server, string Unit, Func<long> Count, PushProducer? Producer = null, ChatRoom? Room = null)
 {
     internal static Service Create(ServeSettings settings, Engine engine, TlsOptions? tls)

@@ -4,7 +4,7 @@ using Whimbrel.Http;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// The client's end of a WebSocket. Text messages are printed as lines on stdout; other messages are reported on
+/// Client session of a WebSocket. Text messages are printed as lines on stdout; other messages are reported on
 /// stderr.
 /// </summary>
 internal sealed class SocketLines(LinePrinter lines, Action<string> tell) : WebSocketSession
@@ -15,7 +15,7 @@ internal sealed class SocketLines(LinePrinter lines, Action<string> tell) : WebS
     /// <summary>Completes when the connection has ended.</summary>
     internal Task<CloseReason> Ended => _ended.Task;
 
-    /// <summary>Messages so far.</summary>
+    /// <summary>Number of messages so far.</summary>
     internal long Received => Volatile.Read(ref _received);
 
     protected override void OnText(ReadOnlySpan<byte> utf8)

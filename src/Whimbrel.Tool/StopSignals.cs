@@ -2,7 +2,8 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Tool;
 
-/// <summary>The first SIGINT or SIGTERM asks for the end; a second one is left to the system, which ends the process at once.</summary>
+/// <summary>The first SIGINT or SIGTERM starts the stop. A second one is not handled, so the system ends the
+/// process.</summary>
 internal sealed class StopSignals : IDisposable
 {
     private readonly TaskCompletionSource _asked = new(TaskCreationOptions.RunContinuationsAsynchronously);

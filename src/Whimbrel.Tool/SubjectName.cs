@@ -5,7 +5,8 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tool;
 
-/// <summary>One name that a certificate stands for: a DNS name, perhaps with a wildcard as its first part, or an IP address. A value.</summary>
+/// <summary>Subject alternative name of a certificate: a DNS name, possibly with a wildcard as its first label, or an
+/// IP address.</summary>
 internal sealed record SubjectName
 {
     private const int MostLength = 253;
@@ -17,29 +18,29 @@ internal sealed record SubjectName
         Address = address;
     }
 
-    /// <summary>What a server on the developer's own machine is called.</summary>
+    /// <summary>Names of a server on the developer's machine.</summary>
     internal static IReadOnlyList<SubjectName> OfThisMachine { get; } = [new("localhost", null), new("127.0.0.1", IPAddress.Loopback), new("::1", IPAddress.IPv6Loopback)];
 
-    /// <summary>As it stands in the certificate: in lower case, and in ASCII where it was not.</summary>
+    /// <summary>Text in the certificate: lower case, converted to ASCII.</summary>
     internal string Text { get; }
 
-    /// <summary>Null for a DNS name.</summary>
+    /// <summary>IP address, or null for a DNS name.</summary>
     internal IPAddress? Address { get; }
 
-    /// <summary>Null, and what is wrong, for text that is neither a name nor an address.</summary>
+    /// <summary>Parses a name. Returns null and a message for invalid text.</summary>
     internal static SubjectName? Read(string text, out string? mistake)
     {
         mistake = null;
         string bare = text is ['[', .., ']'] ? text[1..^1] : text;
         if (bare.Contains(':', StringComparison.Ordinal) || bare.Split('.').All(static part => part.Length > 0 && part.All(char.IsAsciiDigit)))
         {
-            // Digits and dots alone are never a name; what the parser makes of "127.1" is not what was written.
+            // Digits and dots alone are never a name, and the parser would change "127.1".
             if (IPAddress.TryParse(bare, out IPAddress? address) && (address.AddressFamily == AddressFamily.InterNetworkV6 || address.ToString() == bare))
             {
                 return new SubjectName(address.ToString(), address);
             }
 
-            mistake = $"'{text}' is no IP address, and no name: a port does not belong here";
+            mistake = $"'{text}' is neither an IP address nor a name: leave out the port";
             return null;
         }
 
@@ -69,7 +70,7 @@ internal sealed record SubjectName
 
     private static bool IsName(string name)
     {
-        // A wildcard stands for one whole part, and never for a whole top-level domain.
+        // A wildcard is one whole label, and never directly below a top-level domain.
         string[] labels = name.Split('.');
         bool hasWildcard = labels[0] == "*";
         return name.Length <= MostLength && (!hasWildcard || labels.Length >= 3) && labels.Skip(hasWildcard ? 1 : 0).All(IsLabel);

@@ -4,22 +4,24 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tool;
 
-/// <summary>What the command line says about TLS, as options of the library. Files are read by these methods; what they throw is about a file.</summary>
-/// <param name="CertificateFile">PEM, or null.</param>
-/// <param name="KeyFile">PEM; null when the key is in the other file.</param>
-/// <param name="PfxFile">Both in one, or null.</param>
-/// <param name="Password">Of the key, or null.</param>
+/// <summary>Converts the TLS arguments to options of the library. These methods read files; their exceptions are about
+/// files.</summary>
+/// <param name="CertificateFile">PEM file with the certificate, or null.</param>
+/// <param name="KeyFile">PEM file with the key; null if it is in the certificate's file.</param>
+/// <param name="PfxFile">PFX file with certificate and key, or null.</param>
+/// <param name="Password">Password of the key, or null.</param>
 /// <param name="AuthorityFile">
 /// Trusted authorities for the peer's certificate: PEM, or null for those of the system.
 /// </param>
-/// <param name="Pin">The peer's certificate by its fingerprint, or its key by its hash, or null.</param>
-/// <param name="ServerName">The name that the server must have, or null for the host that is dialled.</param>
-/// <param name="Protocols">Application protocols, the dearest first.</param>
+/// <param name="Pin">Fingerprint of the peer's certificate, or hash of its key, or null.</param>
+/// <param name="ServerName">Required name of the server, or null for the host of the address.</param>
+/// <param name="Protocols">Application protocols in order of preference.</param>
 internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, string? PfxFile, string? Password, string? AuthorityFile, string? Pin, string? ServerName, IReadOnlyList<string> Protocols)
 {
     private const int HashBytes = 32;
 
-    /// <summary>For a server. Without a file it gets a certificate of its own, which is given as <paramref name="own"/> and lives as long as the process.</summary>
+    /// <summary>Returns options for a server. Without a file, a temporary certificate is created and returned as
+    /// <paramref name="own"/>.</summary>
     internal TlsOptions ToServerOptions(NetworkAddress address, out X509Certificate2? own)
     {
         own = CertificateFile is null && PfxFile is null ? DevelopmentCertificate(address) : null;
@@ -32,7 +34,7 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
         };
     }
 
-    /// <summary>For a client.</summary>
+    /// <summary>Returns options for a client.</summary>
     internal TlsOptions ToClientOptions()
     {
         byte[]? fingerprint = Pin is null ? null : FingerprintIn(Pin);
@@ -42,13 +44,14 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
             Roots = ReadAuthorities(),
             HostName = ServerName,
             PinnedKeys = Pin is null || fingerprint is not null ? [] : [Pin],
-            // The fingerprint is of this one certificate, so chain and dates say nothing more.
+            // The fingerprint identifies this certificate, so chain and dates are not checked.
             Verify = fingerprint is null ? null : seen => seen.Certificate is { } shown && CryptographicOperations.FixedTimeEquals(SHA256.HashData(shown.RawData), fingerprint),
             ApplicationProtocols = Protocols,
         };
     }
 
-    /// <summary>Whether the text is a pin: SHA-256, of a certificate in hexadecimal or of its public key in base64.</summary>
+    /// <summary>Checks whether text is a pin: SHA-256 of a certificate in hexadecimal, or of its public key in
+    /// base64.</summary>
     internal static bool IsPin(string text)
     {
         Span<byte> hash = stackalloc byte[HashBytes + 1];
@@ -83,7 +86,7 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
         if (!address.IsWildcard && IPAddress.TryParse(address.Host, out _) && SubjectName.Read(address.Host, out _) is { } place && !names.Contains(place)) names.Add(place);
         using CertificateAuthority authority = CertificateAuthority.Create("whimbrel serve --tls", 0, now, TimeSpan.FromDays(CertsSettings.DefaultDays));
         using X509Certificate2 made = authority.Issue(names[0].Text, CertificateUse.Server, names, 0, now, now.AddDays(CertsSettings.DefaultDays));
-        // Through a bundle: on some systems the key of a certificate made in memory cannot be used for TLS.
+        // Through PFX, because on some systems the key of a certificate created in memory cannot be used for TLS.
         return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null);
     }
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool;
 
-/// <summary>So many at once, then so many a second. Time is an argument, in milliseconds that only go forward.</summary>
+/// <summary>Token bucket: a burst, then a rate. Time is an argument, in monotonic milliseconds.</summary>
 internal sealed class TokenBucket(int perSecond, int burst)
 {
     private long _lastMs = long.MinValue;
@@ -15,6 +15,6 @@ internal sealed class TokenBucket(int perSecond, int burst)
         return true;
     }
 
-    /// <summary>After a refusal: when the next one will be there.</summary>
+    /// <summary>Time of the next token, after a rejection.</summary>
     internal TimeSpan UntilNext => TimeSpan.FromMilliseconds(Math.Ceiling((1 - _tokens) * 1000 / perSecond));
 }

@@ -1,11 +1,11 @@
 namespace Whimbrel.Tool;
 
-/// <summary>Sends back what it receives, one datagram for one; with a rate, to each source only so many a second.</summary>
+/// <summary>Sends received datagrams back, with an optional rate limit per source.</summary>
 internal sealed class UdpEcho(int sourceRate) : DatagramHandler
 {
     private readonly SourceRateLimit? _limit = sourceRate > 0 ? new SourceRateLimit(sourceRate, burst: sourceRate) : null;
 
-    /// <summary>Datagrams that were not answered because their source had asked for too much. Any thread.</summary>
+    /// <summary>Number of datagrams not answered because of the rate limit. Any thread.</summary>
     internal long Limited => Volatile.Read(ref _limited);
 
     private long _limited;
@@ -21,7 +21,7 @@ internal sealed class UdpEcho(int sourceRate) : DatagramHandler
 
     protected override bool OnReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer)
     {
-        // With a rate each datagram is asked about.
+        // With a rate each datagram is checked.
         if (_limit is not null) return false;
         if (!peer.IsNone && !IsOwn(peer)) SendRun(run, datagramBytes, peer);
         return true;

@@ -2,7 +2,7 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary><c>whimbrel serve ws</c>: every message comes back as it was, on any path.</summary>
+/// <summary><c>whimbrel serve ws</c>: sends every message back unchanged, on any path.</summary>
 internal sealed class WebSocketEcho(Tally messages) : WebSocketSession
 {
     private const int MessageBytes = 64 << 20;

@@ -215,14 +215,14 @@ public sealed class CertsTests : IDisposable
     }
 
     [Theory]
-    [InlineData("--san: 'chat.example:443' is no IP address, and no name: a port does not belong here.", "--san", "chat.example:443")]
-    [InlineData("--san: '127.1' is no IP address", "--san", "127.1")]
+    [InlineData("--san: 'chat.example:443' is neither an IP address nor a name: leave out the port.", "--san", "chat.example:443")]
+    [InlineData("--san: '127.1' is neither an IP address", "--san", "127.1")]
     [InlineData("--san: '*.com' is neither a DNS name", "--san", "*.com")]
     [InlineData("--san: 'a..b' is neither a DNS name", "--san", "x.example,a..b")]
     [InlineData("--client takes a name of letters, digits and . _ - @ that begins with a letter or a digit, not '../x'.", "--client", "../x")]
-    [InlineData("'ca' would name the files of two certificates.", "--client", "ca")]
-    [InlineData("'server' would name the files of two certificates.", "--client", "Server")]
-    [InlineData("--rsa takes a number of bits from 2048 to 8192 that 8 divides, not '1024'.", "--rsa", "1024")]
+    [InlineData("'ca' names the files of two certificates.", "--client", "ca")]
+    [InlineData("'server' names the files of two certificates.", "--client", "Server")]
+    [InlineData("--rsa takes a number of bits from 2048 to 8192 that is a multiple of 8, not '1024'.", "--rsa", "1024")]
     [InlineData("--days takes a number from 1 to 36500, not '0'.", "--days", "0")]
     [InlineData("Give --password or --password-file, not both.", "--password", "a", "--password-file", "b")]
     public async Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments)

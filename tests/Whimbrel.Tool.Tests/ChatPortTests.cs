@@ -153,7 +153,7 @@ public sealed partial class ChatPortTests
         (int code, _, List<string> errors) = await RunningTool.Run("", "connect", $"ws://{server.EndPoint}/none");
         Assert.Equal(1, code);
         Assert.Contains("404", errors[^1], StringComparison.Ordinal);
-        await RunningTool.AssertRefused("There is no TLS in ws://: say wss://.", "whimbrel connect", "connect", "--tls", "ws://x/");
+        await RunningTool.AssertRefused("ws:// has no TLS: use wss://.", "whimbrel connect", "connect", "--tls", "ws://x/");
         await RunningTool.AssertRefused("is no address of a WebSocket", "whimbrel connect", "connect", "ws://x/#y");
     }
 

@@ -245,10 +245,10 @@ public class DatagramTests
     [InlineData("--source takes an IP address, not 'x'.", "join", "239.1.1.1", "--source", "x")]
     [InlineData("'udp://localhost' is no address: the port is missing; right would be udp://localhost:80.", "connect", "udp://localhost")]
     [InlineData("'tcp://localhost:7' is a stream; right would be udp://localhost:7.", "connect", "--udp", "tcp://localhost:7")]
-    [InlineData("means datagrams: that is for whimbrel serve udp", "serve", "echo", "--listen", "udp://127.0.0.1:7")]
+    [InlineData("is an address for datagrams: use it with whimbrel serve udp", "serve", "echo", "--listen", "udp://127.0.0.1:7")]
     [InlineData("'tcp://127.0.0.1:7' is a stream; right would be udp://127.0.0.1:7.", "serve", "udp", "--listen", "tcp://127.0.0.1:7")]
     [InlineData("--hops takes a number from 0 to 255, not '256'.", "serve", "multicast", "239.1.1.1", "--hops", "256")]
-    [InlineData("Give one of --listen, --port and --unix.", "serve", "udp", "--port", "0", "--unix", "x")]
+    [InlineData("Give only one of --listen, --port and --unix.", "serve", "udp", "--port", "0", "--unix", "x")]
     public Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments) =>
         RunningTool.AssertRefused(expected, "whimbrel ", arguments);
 

@@ -168,7 +168,7 @@ public sealed class DoctorTests
         List<Finding> findings = tree.Examine();
         Assert.Equal(new Finding("engine", Verdict.Ok, "auto takes epoll: io_uring is forbidden here", ""), findings[1]);
         Assert.Equal(new Finding("io_uring", Verdict.Advice, "io_uring is forbidden here (EPERM): by a seccomp filter", "docker run --security-opt seccomp=PROFILE.json"), findings[2]);
-        Assert.Equal(new Finding("epoll", Verdict.Ok, "works here, and is taken", ""), findings[3]);
+        Assert.Equal(new Finding("epoll", Verdict.Ok, "works here, and is selected", ""), findings[3]);
         Assert.Equal(1, DoctorCommand.ExitCodeOf(findings));
         Assert.Contains("\nadvice  io_uring         io_uring is forbidden here (EPERM): by a seccomp filter\n                         -> docker run", DoctorCommand.Text(findings), StringComparison.Ordinal);
     }
@@ -198,7 +198,7 @@ public sealed class DoctorTests
     }
 
     [Theory]
-    [InlineData(null, null, "Ok", "workstation, concurrent: what a program without settings")]
+    [InlineData(null, null, "Ok", "workstation, concurrent: default for programs without settings")]
     [InlineData(null, """{ "runtimeOptions": { "tfm": "net10.0" } }""", "Ok", "workstation, concurrent: App")]
     [InlineData(null, """{ "runtimeOptions": { "configProperties": { "System.GC.Concurrent": false } } }""", "Ok", "workstation, not concurrent: App")]
     [InlineData(null, """{ "runtimeOptions": { "configProperties": { "System.GC.Server": true } } }""", "Advice", "server, adaptive (DATAS), concurrent: App")]

@@ -137,8 +137,8 @@ public sealed class GetTests : IDisposable
     }
 
     [Theory]
-    [InlineData("http", "SSH-2.0-OpenSSH_9.2\r\n", "Is it a server of HTTP? What it says without being asked: whimbrel connect 127.0.0.1:")]
-    [InlineData("http", "\u0015\u0003\u0003\0\u0002\u0002\n", "Is it a server of HTTP?")]
+    [InlineData("http", "SSH-2.0-OpenSSH_9.2\r\n", "Is it an HTTP server? To see what it sends: whimbrel connect 127.0.0.1:")]
+    [InlineData("http", "\u0015\u0003\u0003\0\u0002\u0002\n", "Is it an HTTP server?")]
     [InlineData("http", "", "Does it speak HTTP? With TLS: https://127.0.0.1:")]
     [InlineData("https", "SSH-2.0-OpenSSH_9.2\r\n", "Does it speak TLS? Without: http://127.0.0.1:")]
     public async Task A_port_of_another_protocol_is_said_to_be_perhaps_one(string scheme, string says, string expected)
@@ -187,10 +187,10 @@ public sealed class GetTests : IDisposable
     {
         await RunningTool.AssertRefused("A URL is missing.", "whimbrel get", "get");
         await RunningTool.AssertRefused("'ftp://x/' is no URL of HTTP", "whimbrel get", "get", "ftp://x/");
-        await RunningTool.AssertRefused("Give one of --head, --post, --put and --method.", "whimbrel get", "get", "--head", "--post", "x", "http://x/");
+        await RunningTool.AssertRefused("Give only one of --head, --post, --put and --method.", "whimbrel get", "get", "--head", "--post", "x", "http://x/");
         await RunningTool.AssertRefused("'X' has no colon", "whimbrel get", "get", "-H", "X", "http://x/");
         await RunningTool.AssertRefused("--header: A value has no control characters", "whimbrel get", "get", "-H", "X: a\r\nY: b", "http://x/");
-        await RunningTool.AssertRefused("There is no TLS in http://", "whimbrel get", "get", "--pin", new string('0', 64), "http://x/");
+        await RunningTool.AssertRefused("http:// has no TLS", "whimbrel get", "get", "--pin", new string('0', 64), "http://x/");
         await RunningTool.AssertRefused("There is no --insecure", "whimbrel get", "get", "--insecure", "https://x/");
     }
 

@@ -94,13 +94,13 @@ public sealed class RelayTests
     [Fact]
     public async Task Wrong_arguments_are_refused_with_what_would_be_right()
     {
-        await RunningTool.AssertRefused("Where to listen is missing", "whimbrel relay LISTEN TARGET", "relay");
+        await RunningTool.AssertRefused("The listening address is missing", "whimbrel relay LISTEN TARGET", "relay");
         await RunningTool.AssertRefused("A target is missing", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0");
         await RunningTool.AssertRefused("port 0", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:0");
         await RunningTool.AssertRefused("--proxy-protocol", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--proxy-protocol", "3");
         await RunningTool.AssertRefused("--check", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--check", "0");
         await RunningTool.AssertRefused("all tls:// or none", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "tls://127.0.0.1:2");
-        await RunningTool.AssertRefused("are for targets with tls://", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--target-name", "a");
+        await RunningTool.AssertRefused("need tls:// targets", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--target-name", "a");
         await RunningTool.AssertRefused("'x'", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--from-proxies", "x");
     }
 }

@@ -55,7 +55,7 @@ public sealed class TopTests : IDisposable
         await server.Input.WriteLineAsync("block");
         await server.Error.ThatContains(BlockedLoop.Told);
         await using var top = RunningTool.Start("top", Path, "--every", "0.1");
-        await top.Out.ThatContains("loop 0 is held up by a posted action (BlockedLoop.Block)");
+        await top.Out.ThatContains("loop 0 is blocked by a posted action (BlockedLoop.Block)");
         await top.SignalAsync("INT");
         Assert.Equal(0, await top.ExitCodeAsync());
     }
@@ -64,7 +64,7 @@ public sealed class TopTests : IDisposable
     public async Task A_server_that_was_killed_is_said_to_have_ended_and_its_path_serves_the_next_one()
     {
         await using (var killed = await RunningTool.Serve("echo", "--status", Path)) await killed.SignalAsync("KILL");
-        await AssertFailsAsync($"Nobody answers at {Path}: its server has ended", Path);
+        await AssertFailsAsync($"No server answers at {Path}: it has ended", Path);
         await using var next = await RunningTool.Serve("echo", "--status", Path);
         var (code, _, _) = await RunningTool.Run(null, "top", Path, "--json");
         Assert.Equal(0, code);
@@ -84,15 +84,15 @@ public sealed class TopTests : IDisposable
     {
         await AssertFailsAsync($"There is no {Path}: no server has it open", Path);
         await File.WriteAllTextAsync(_folder["file"], "text", TestContext.Current.CancellationToken);
-        await AssertFailsAsync($"Nobody answers at {_folder["file"]}", _folder["file"]);
-        await AssertFailsAsync("is too long, or no path at all", new string('x', 300));
+        await AssertFailsAsync($"No server answers at {_folder["file"]}", _folder["file"]);
+        await AssertFailsAsync("is too long, or not a valid path", new string('x', 300));
 
         foreach (var (says, expected) in ((string?, string)[])
         [
-            ("SSH-2.0-OpenSSH_9.2\r\n", "is no status socket of Whimbrel: it said something else"),
-            ("{\"whimbrel\":1,\"loops\":null}\n", "is no status socket of Whimbrel: it said something else"),
-            ("{\"whimbrel\":1,\"loops\":[null]}\n", "is no status socket of Whimbrel: it said something else"),
-            ("{\"whimbrel\":2,\"loops\":7}\n", "says version 2 of its status, and this tool knows 1"),
+            ("SSH-2.0-OpenSSH_9.2\r\n", "is not a status socket of Whimbrel: it sent something else"),
+            ("{\"whimbrel\":1,\"loops\":null}\n", "is not a status socket of Whimbrel: it sent something else"),
+            ("{\"whimbrel\":1,\"loops\":[null]}\n", "is not a status socket of Whimbrel: it sent something else"),
+            ("{\"whimbrel\":2,\"loops\":7}\n", "sends status version 2, and this tool knows 1"),
             ("no line", "it ended after 7 bytes, without a line"),
             (new string('x', 2_000_000), "its line has no end"),
         ])
@@ -106,7 +106,7 @@ public sealed class TopTests : IDisposable
     public async Task A_silent_process_is_not_waited_for_forever()
     {
         using var answers = new Answers(_folder["silent"], null);
-        await AssertFailsAsync($"Nothing came from {answers.Path} in 5 seconds", answers.Path);
+        await AssertFailsAsync($"Nothing was received from {answers.Path} in 5 seconds", answers.Path);
     }
 
     [Fact]

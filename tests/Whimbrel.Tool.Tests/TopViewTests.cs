@@ -68,7 +68,7 @@ public class TopViewTests
             TopView.Line(Snapshot(1), Snapshot(2)));
         var two = Snapshot(2) with { Servers = [Server(2), Server(500, "[::1]:2")], Loops = [Loop(0, 2), Loop(1, 2) with { Running = "OnReceived of Chat" }] };
         Assert.Equal(
-            "12 connections, 10 new/s, 1,500 messages/s, 2.0 KiB/s in, 100.0 KiB/s out, 6.0 KiB queued, 12 turned away, 8 slow ended, 10 exceptions; loop 1 is held up by OnReceived of Chat",
+            "12 connections, 10 new/s, 1,500 messages/s, 2.0 KiB/s in, 100.0 KiB/s out, 6.0 KiB queued, 12 turned away, 8 slow ended, 10 exceptions; loop 1 is blocked by OnReceived of Chat",
             TopView.Line(Snapshot(1), two));
     }
 

@@ -72,7 +72,7 @@ internal static class KnownFields
         "X-Request-Id"u8.ToArray(),
     ];
 
-    // A chain for each bucket, of numbers; 0 ends it.
+    // A chain of field numbers for each bucket; 0 ends it.
     private static readonly byte[] s_first = new byte[Buckets];
     private static readonly byte[] s_next = new byte[s_names.Length];
 
@@ -88,16 +88,16 @@ internal static class KnownFields
         }
     }
 
-    /// <summary>How many numbers there are, <see cref="HttpField.Other"/> included.</summary>
+    /// <summary>Number of fields, including <see cref="HttpField.Other"/>.</summary>
     internal static int Count => s_names.Length;
 
-    /// <summary>The name as one writes it.</summary>
+    /// <summary>Returns the canonical name.</summary>
     internal static ReadOnlySpan<byte> NameOf(HttpField field) => s_names[(int)field];
 
-    /// <summary>A name that was sent as text: no new one where it is written as one writes it.</summary>
+    /// <summary>Returns a received name as text, without allocation if it has the canonical form.</summary>
     internal static string TextOf(HttpField field, ReadOnlySpan<byte> name) => name.SequenceEqual(s_names[(int)field]) ? s_texts[(int)field] : Encoding.ASCII.GetString(name);
 
-    /// <summary>Which field it is, whatever the case of its letters.</summary>
+    /// <summary>Finds a field by name, ignoring case.</summary>
     /// <param name="name">A token of one byte or more.</param>
     internal static HttpField Find(ReadOnlySpan<byte> name)
     {

@@ -146,9 +146,9 @@ internal sealed class MultipartReader
         MultipartRule.TooManyParts => "The form has too many parts",
         MultipartRule.HeadTooLarge => "The head of a part is too large",
         MultipartRule.BadHead => "The head of a part is malformed",
-        MultipartRule.BadDisposition => "A part has not one Content-Disposition with a name",
-        MultipartRule.Encoded => "A part has a Content-Transfer-Encoding that is not known here",
-        MultipartRule.Rest => "Something stands behind the last boundary of the form",
+        MultipartRule.BadDisposition => "A part does not have exactly one Content-Disposition with a name",
+        MultipartRule.Encoded => "A part has an unsupported Content-Transfer-Encoding",
+        MultipartRule.Rest => "Bytes follow the last boundary of the form",
         MultipartRule.Truncated => "The form was not finished",
         _ => "Nothing is wrong",
     };

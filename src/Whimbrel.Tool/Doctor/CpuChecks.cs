@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Tool.Doctor;
 
-/// <summary>How much cpu there is, and what it costs to ask for the time.</summary>
+/// <summary>Checks the available CPU time and the cost of reading the clock.</summary>
 internal static class CpuChecks
 {
     private const string GroupsPath = "/proc/self/cgroup";
@@ -12,7 +12,8 @@ internal static class CpuChecks
     // Read from user space, without a system call.
     private static readonly string[] s_quickClocks = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
 
-    /// <summary>A loop more than the limit pays for means that all of them are stopped for the rest of each period.</summary>
+    /// <summary>Checks the CPU limit. With more loops than it allows, all of them are stopped for the rest of each
+    /// period.</summary>
     internal static Finding Limit(SystemTree system, int loops, int processors)
     {
         if (system.Read(GroupsPath) is not { } groups) return Finding.Skipped("cpu limit", $"{GroupsPath} is not readable");
@@ -54,7 +55,8 @@ internal static class CpuChecks
 
     private static string Loops(int count) => $"EngineOptions.Loops = {count} (in this tool --loops {count}); see {Page}";
 
-    /// <summary>Each quota above the process, with its file: its own group's and those of all groups around it.</summary>
+    /// <summary>Returns each quota of the process with its file: that of its own cgroup and those of all
+    /// parents.</summary>
     private static IEnumerable<(string Path, string Text)> Quotas(SystemTree system, string groups)
     {
         foreach (string line in groups.Split('\n', StringSplitOptions.RemoveEmptyEntries))
@@ -82,7 +84,7 @@ internal static class CpuChecks
         }
     }
 
-    /// <summary>"max PERIOD" or "QUOTA PERIOD", in microseconds.</summary>
+    /// <summary>Parses "max PERIOD" or "QUOTA PERIOD", in microseconds.</summary>
     private static bool TryParse(string text, out double cpus)
     {
         cpus = double.PositiveInfinity;

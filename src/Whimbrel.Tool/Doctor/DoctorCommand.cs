@@ -5,8 +5,9 @@ using System.Text.Json;
 namespace Whimbrel.Tool.Doctor;
 
 /// <summary>
-/// <c>whimbrel doctor</c>: looks at the system and says what slows a server down here, with the command that changes it. It
-/// changes nothing. Exit code 0: nothing to advise; 1: at least one advice; skipped checks count for neither.
+/// <c>whimbrel doctor</c>: checks the system for settings that slow a server down, with the command that changes them.
+/// It
+/// changes nothing. Exit code 0: no advice; 1: at least one advice. Skipped checks do not count.
 /// </summary>
 internal static class DoctorCommand
 {
@@ -22,7 +23,7 @@ internal static class DoctorCommand
 
     internal static int ExitCodeOf(List<Finding> findings) => findings.Any(static f => f.Verdict == Verdict.Advice) ? ExitCode.Failed : ExitCode.Done;
 
-    /// <summary>A line for each finding, and one more with what to do about it.</summary>
+    /// <summary>Prints a line per finding, and another one with its fix.</summary>
     internal static string Text(List<Finding> findings)
     {
         int width = findings.Max(static f => f.Name.Length);

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Whimbrel.Tool.Doctor;
 
-/// <summary>The kernel, and what the engines make of it.</summary>
+/// <summary>Checks the kernel and the engines that it supports.</summary>
 internal static class EngineChecks
 {
     private const string ReleasePath = "/proc/sys/kernel/osrelease";
@@ -17,7 +17,7 @@ internal static class EngineChecks
         return Finding.Ok("kernel", version < s_limitedReceive ? $"Linux {release}: new enough for io_uring; from 6.16 on it also limits a receive" : $"Linux {release}: has all that the engines use");
     }
 
-    /// <summary>What is taken without asking, and then each engine of this library.</summary>
+    /// <summary>Reports the automatically selected engine, and then each engine.</summary>
     internal static IEnumerable<Finding> Engines(Examined examined)
     {
         EngineSupport auto = examined.Support(EngineKind.Auto);
@@ -27,7 +27,7 @@ internal static class EngineChecks
         foreach (EngineKind kind in (EngineKind[])[EngineKind.Uring, EngineKind.Epoll, EngineKind.Portable])
         {
             EngineSupport support = examined.Support(kind);
-            if (support.IsAvailable) yield return Finding.Ok(Name(kind), kind == auto.Kind ? "works here, and is taken" : $"works here; --engine {kind.ToString().ToLowerInvariant()}, WHIMBREL_ENGINE or EngineOptions.Kind take it");
+            if (support.IsAvailable) yield return Finding.Ok(Name(kind), kind == auto.Kind ? "works here, and is selected" : $"works here; --engine {kind.ToString().ToLowerInvariant()}, WHIMBREL_ENGINE or EngineOptions.Kind select it");
             else if (!examined.System.IsLinux) yield return Finding.Skipped(Name(kind), support.Reason);
             else yield return Finding.Advice(Name(kind), support.Reason, support.Remedy.Length == 0 ? "docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring; nothing has to be done, the other engines keep every guarantee" : support.Remedy);
         }
@@ -35,7 +35,7 @@ internal static class EngineChecks
 
     private static string Name(EngineKind kind) => kind == EngineKind.Uring ? "io_uring" : kind.ToString().ToLowerInvariant();
 
-    /// <summary>The first two numbers; what a distribution adds does not count.</summary>
+    /// <summary>Parses the first two numbers; suffixes of distributions are ignored.</summary>
     private static bool TryParse(string release, out Version version)
     {
         version = new Version();

@@ -1,23 +1,23 @@
 namespace Whimbrel.Tool.Doctor;
 
-/// <summary>What a finding comes to.</summary>
+/// <summary>Verdict of a finding.</summary>
 internal enum Verdict
 {
-    /// <summary>Nothing to do.</summary>
+    /// <summary>No advice.</summary>
     Ok,
 
-    /// <summary>It works, and could be better; <see cref="Finding.Fix"/> says how.</summary>
+    /// <summary>It works and can be improved by <see cref="Finding.Fix"/>.</summary>
     Advice,
 
-    /// <summary>Not looked at, or not understood; <see cref="Finding.Text"/> says why. Counts for nothing.</summary>
+    /// <summary>Not checked, for the reason in <see cref="Finding.Text"/>. Does not change the exit code.</summary>
     Skipped,
 }
 
-/// <summary>One line of the doctor.</summary>
-/// <param name="Name">What was looked at; the same words in every version.</param>
-/// <param name="Verdict">What it comes to.</param>
-/// <param name="Text">What was found, and what it means.</param>
-/// <param name="Fix">What to run or to set; empty unless the verdict is advice.</param>
+/// <summary>Result of one check.</summary>
+/// <param name="Name">Name of the check; the same in every version.</param>
+/// <param name="Verdict">Verdict of the check.</param>
+/// <param name="Text">Observed value and its meaning.</param>
+/// <param name="Fix">Command or setting to apply; empty unless the verdict is advice.</param>
 internal readonly record struct Finding(string Name, Verdict Verdict, string Text, string Fix)
 {
     internal static Finding Ok(string name, string text) => new(name, Verdict.Ok, text, "");
@@ -26,7 +26,7 @@ internal readonly record struct Finding(string Name, Verdict Verdict, string Tex
 
     internal static Finding Skipped(string name, string text) => new(name, Verdict.Skipped, text, "");
 
-    /// <summary>A file of the system is there and holds something else than expected.</summary>
+    /// <summary>Returns a skipped finding for a system file with unexpected contents.</summary>
     internal static Finding NotUnderstood(string name, string path, string text)
     {
         string line = text.Split('\n')[0].Trim();

@@ -3,17 +3,18 @@ using System.Text.Json;
 
 namespace Whimbrel.Tool.Doctor;
 
-/// <summary>Which garbage collector a program gets: from the environment, else from its .runtimeconfig.json, else .NET's defaults.</summary>
-/// <param name="IsServer">A heap for each cpu.</param>
-/// <param name="IsConcurrent">A part of its work is done beside the program.</param>
-/// <param name="IsAdaptive">The server collector fits the number of its heaps to what the program needs (DATAS).</param>
+/// <summary>Garbage collector settings of a program: from the environment, its .runtimeconfig.json, or the defaults of
+/// .NET.</summary>
+/// <param name="IsServer">True for server GC (a heap per CPU).</param>
+/// <param name="IsConcurrent">True for concurrent GC.</param>
+/// <param name="IsAdaptive">True if server GC adapts the number of heaps (DATAS).</param>
 /// <param name="Program">Program with these settings; empty for a program without settings.</param>
 internal readonly record struct GarbageCollector(bool IsServer, bool IsConcurrent, bool IsAdaptive, string Program)
 {
-    /// <summary>Null when the JSON is none.</summary>
-    /// <param name="environment">Gives a variable, or null.</param>
+    /// <summary>Reads the settings. Returns null for invalid JSON.</summary>
+    /// <param name="environment">Returns an environment variable, or null.</param>
     /// <param name="program">Name of the program, for the finding.</param>
-    /// <param name="runtimeConfig">What its .runtimeconfig.json holds, or null for a program without settings.</param>
+    /// <param name="runtimeConfig">Contents of its .runtimeconfig.json, or null for a program without settings.</param>
     internal static GarbageCollector? Of(Func<string, string?> environment, string program, string? runtimeConfig)
     {
         Dictionary<string, string> settings = [];
@@ -25,7 +26,7 @@ internal readonly record struct GarbageCollector(bool IsServer, bool IsConcurren
 
         bool Flag(string variable, string setting, bool otherwise)
         {
-            // The environment is read as a hexadecimal number, and wins.
+            // The environment has hexadecimal numbers and takes precedence.
             if (environment(variable) is { Length: > 0 } text && long.TryParse(text, NumberStyles.HexNumber, CultureInfo.InvariantCulture, out long number)) return number != 0;
             return settings.TryGetValue(setting, out string? value) ? value is not ("false" or "0") : otherwise;
         }
@@ -34,7 +35,7 @@ internal readonly record struct GarbageCollector(bool IsServer, bool IsConcurren
     internal Finding ToFinding()
     {
         string kind = $"{(IsServer ? IsAdaptive ? "server, adaptive (DATAS)" : "server, not adaptive" : "workstation")}, {(IsConcurrent ? "concurrent" : "not concurrent")}";
-        string whose = Program.Length == 0 ? $"{kind}: what a program without settings of its own gets here; for yours: --app PROGRAM.dll" : $"{kind}: {Program}";
+        string whose = Program.Length == 0 ? $"{kind}: default for programs without settings; check yours with --app PROGRAM.dll" : $"{kind}: {Program}";
         return IsServer && IsAdaptive
             ? Finding.Advice("gc", $"{whose}; adaptation keeps the heap small by more collections, and each stops the loops", "DOTNET_GCDynamicAdaptationMode=0, or <GarbageCollectionAdaptationMode>0</GarbageCollectionAdaptationMode> in the project, where memory allows")
             : Finding.Ok("gc", whose);

@@ -3,14 +3,15 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.Tool.Doctor;
 
-/// <summary>The limits of the process (ulimit).</summary>
+/// <summary>Checks the limits of the process (ulimit).</summary>
 internal static partial class LimitChecks
 {
     private const string LimitsPath = "/proc/self/limits";
-    // A ring of 1,024 operations with its queues, rounded up amply. The buffers it receives into are not locked.
+    // A ring of 1,024 operations with its queues, rounded up. Its receive buffers are not locked.
     private const long BytesPerLoop = 2L * 1024 * 1024;
 
-    /// <summary>Kernels before 5.12, and some later ones, count rings as locked memory of a user without privileges.</summary>
+    /// <summary>Checks locked memory. Kernels before 5.12, and some later ones, count rings of unprivileged users
+    /// against it.</summary>
     internal static Finding LockedMemory(SystemTree system, int loops)
     {
         if (!TryRead(system, "memlock", "Max locked memory", out long soft, out _, out Finding trouble)) return trouble;
@@ -20,7 +21,8 @@ internal static partial class LimitChecks
         return soft >= needed ? Finding.Ok("memlock", text) : Finding.Advice("memlock", text, "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit, or docker run --ulimit memlock=-1");
     }
 
-    /// <summary>The runtime raises the soft limit to the hard one as it starts, so the hard one counts.</summary>
+    /// <summary>Checks open files. The runtime raises the soft limit to the hard one at start, so the hard one
+    /// counts.</summary>
     internal static Finding Descriptors(SystemTree system)
     {
         if (!TryRead(system, "nofile", "Max open files", out long soft, out long hard, out Finding trouble)) return trouble;

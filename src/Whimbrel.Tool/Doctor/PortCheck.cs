@@ -3,7 +3,7 @@ using System.Net;
 
 namespace Whimbrel.Tool.Doctor;
 
-/// <summary>Whether a server could listen at a port, by listening there for a moment.</summary>
+/// <summary>Checks whether a server can listen at a port, by listening there for a moment.</summary>
 internal static class PortCheck
 {
     internal static async Task<Finding> OfAsync(int port)
@@ -18,7 +18,7 @@ internal static class PortCheck
         }
         catch (NetworkException e)
         {
-            // It names the process that has the port, or the right that is missing.
+            // The message names the process that has the port, or the missing privilege.
             return Finding.Advice("port", e.Message, port < 1024 ? "sysctl -w net.ipv4.ip_unprivileged_port_start=0, or another port with --port" : $"another port with --port, or end what ss -ltnp 'sport = :{number}' shows");
         }
     }

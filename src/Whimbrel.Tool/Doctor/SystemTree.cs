@@ -1,8 +1,8 @@
 namespace Whimbrel.Tool.Doctor;
 
 /// <summary>
-/// The files of /proc and /sys below a root, which is empty for the running system and a forged tree in tests. Promises: never
-/// throws; null for what is not there or may not be read; at most 64 KiB of a file.
+/// Files of /proc and /sys below a root, which is empty for the running system and a fake tree in tests. It never
+/// throws, returns null for missing or unreadable files, and reads at most 64 KiB of a file.
 /// </summary>
 internal sealed class SystemTree(string root)
 {

@@ -2,10 +2,11 @@ using System.Text;
 
 namespace Whimbrel.Tool.Top;
 
-/// <summary><c>whimbrel top</c>: asks the status socket again and again, and shows it: on a terminal as a screen that is drawn anew, else as lines. What is wrong goes to stderr.</summary>
+/// <summary><c>whimbrel top</c>: polls the status socket and shows it as a terminal screen, or otherwise as lines.
+/// Errors go to stderr.</summary>
 internal static class TopCommand
 {
-    private const string Enter = "\e[?1049h\e[?25l"; // another screen, without a cursor
+    private const string Enter = "\e[?1049h\e[?25l"; // alternate screen, cursor hidden
     private const string Leave = "\e[?25h\e[?1049l";
     private const string Home = "\e[H";
     private const string ClearLine = "\e[K";
@@ -83,7 +84,7 @@ internal static class TopCommand
 
     private static Task DrawAsync(TopSnapshot? before, TopSnapshot now)
     {
-        // Asked each time: terminals change their size. Some do not know it.
+        // Read each time, because the size changes. Some terminals do not report it.
         int width = Console.WindowWidth is > 1 and int columns ? columns : 80;
         int height = Console.WindowHeight is > 1 and int rows ? rows : 24;
         StringBuilder screen = new(Home);
@@ -94,7 +95,7 @@ internal static class TopCommand
             screen.Append(lines[i]).Append(ClearLine);
         }
 
-        // In one piece, so that it does not flicker.
+        // One write, so that the screen does not flicker.
         return Console.Out.WriteAsync(screen.Append(ClearRest).ToString());
     }
 }

@@ -2,19 +2,19 @@ using System.CommandLine;
 
 namespace Whimbrel.Tool.Top;
 
-/// <summary>The words of <c>whimbrel top</c>.</summary>
+/// <summary>Arguments of <c>whimbrel top</c>.</summary>
 internal static class TopCommandLine
 {
     internal const string Usage = "whimbrel top PATH, or whimbrel top --pid N [--json] [--every SECONDS] [--for SECONDS]";
 
-    private static readonly Argument<string?> s_path = new("PATH") { Arity = ArgumentArity.ZeroOrOne, Description = "The status socket of a server: ServerOptions.StatusPath, or what serve --status was given." };
-    private static readonly Option<int?> s_pid = CommandLine.Value("--pid", "N", "The process, instead of the path: its socket is found when its name ends in .status (Linux).", "a process id", static text => CommandLine.Number(text, 1, int.MaxValue));
-    private static readonly Option<double?> s_every = CommandLine.Value<double?>("--every", "SECONDS", "Time between two looks. Default 1.", "seconds from 0.1 to 3600, or a time such as 500ms", static text => CommandLine.Seconds(text, 0.1, 3600));
-    private static readonly Option<bool> s_json = new("--json") { Description = "One snapshot as it comes from the server, a line of JSON, and no more." };
+    private static readonly Argument<string?> s_path = new("PATH") { Arity = ArgumentArity.ZeroOrOne, Description = "Status socket of a server: ServerOptions.StatusPath, or the path of serve --status." };
+    private static readonly Option<int?> s_pid = CommandLine.Value("--pid", "N", "Process id instead of the path; the socket's name must end in .status (Linux).", "a process id", static text => CommandLine.Number(text, 1, int.MaxValue));
+    private static readonly Option<double?> s_every = CommandLine.Value<double?>("--every", "SECONDS", "Time between two updates. Default 1.", "seconds from 0.1 to 3600, or a time such as 500ms", static text => CommandLine.Seconds(text, 0.1, 3600));
+    private static readonly Option<bool> s_json = new("--json") { Description = "Print one snapshot of the server as a line of JSON, and end." };
 
     internal static Command Top()
     {
-        Command command = new("top", "Shows what a running server does: loops, connections, rates, queues, who is slow. Without a terminal a line for each look. Ctrl-C ends. Exit code 1: no server answers, or it has stopped.")
+        Command command = new("top", "Shows a running server: loops, connections, rates, queues, slow sessions. Without a terminal one line per update. Ctrl-C ends. Exit code 1: no server answers, or it has stopped.")
         {
             s_path, s_pid, s_json, s_every, CommandLine.For,
         };

@@ -1,4 +1,4 @@
 namespace Whimbrel.Tool.Top;
 
-/// <summary>Why there is nothing to show, in a sentence for the user.</summary>
+/// <summary>Reason why there is nothing to show, as a sentence for the user.</summary>
 internal sealed class TopException(string message) : Exception(message);

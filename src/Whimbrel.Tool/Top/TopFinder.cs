@@ -35,7 +35,7 @@ internal static class TopFinder
         }
     }
 
-    /// <summary>The listening sockets with a path of a table as /proc/net/unix.</summary>
+    /// <summary>Returns the listening sockets with a path from a table such as /proc/net/unix.</summary>
     internal static IEnumerable<(string Inode, string Path)> Listening(IEnumerable<string> table)
     {
         const string accepts = "00010000";

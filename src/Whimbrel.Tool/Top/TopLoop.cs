@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool.Top;
 
-/// <summary>One loop.</summary>
+/// <summary>A loop in a snapshot.</summary>
 internal sealed record TopLoop
 {
     public int Index { get; init; }
@@ -29,6 +29,6 @@ internal sealed record TopLoop
 
     public int Timers { get; init; }
 
-    /// <summary>What holds it up, or null.</summary>
+    /// <summary>Callback that blocks the loop, or null.</summary>
     public string? Running { get; init; }
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Tool.Top;
 
-/// <summary>One server.</summary>
+/// <summary>A server in a snapshot.</summary>
 internal sealed record TopServer
 {
     public string?[] Addresses { get; init; } = [];
@@ -39,10 +39,10 @@ internal sealed record TopServer
 
     public TopSlow[] Slowest { get; init; } = [];
 
-    /// <summary>Connections that were closed at once.</summary>
+    /// <summary>Number of connections that were closed at once.</summary>
     internal long TurnedAway => Rejected + Refused + Shed;
 
-    /// <summary>The same start of the same server: only then a difference means something.</summary>
+    /// <summary>True for the same start of the same server; only then a difference is meaningful.</summary>
     internal bool IsSame(TopServer other) => StartedAt == other.StartedAt && Addresses.AsSpan().SequenceEqual(other.Addresses);
 }
 

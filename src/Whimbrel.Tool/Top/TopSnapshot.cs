@@ -2,7 +2,7 @@ using System.Text.Json;
 
 namespace Whimbrel.Tool.Top;
 
-/// <summary>What a status socket has said, as far as it is shown. What is missing, because that server is older, is zero.</summary>
+/// <summary>Displayed part of a status snapshot. Values that an older server does not send are zero.</summary>
 internal sealed record TopSnapshot
 {
     internal const int KnownVersion = 1;
@@ -23,13 +23,14 @@ internal sealed record TopSnapshot
 
     public int ServersLeftOut { get; init; }
 
-    /// <summary>Reads a line; null when it is none of a status socket, or one of a version that is not known here, and which.</summary>
+    /// <summary>Parses a line. Returns null for other text, and for an unknown version, which is returned
+    /// too.</summary>
     internal static TopSnapshot? Read(ReadOnlySpan<byte> line, out int version)
     {
         version = 0;
         try
         {
-            // By itself: another version may have other types in the same places.
+            // Read first, because another version may have other types in the same places.
             version = JsonSerializer.Deserialize<Head>(line, s_names)?.Whimbrel ?? 0;
             if (version != KnownVersion) return null;
             TopSnapshot? read = JsonSerializer.Deserialize<TopSnapshot>(line, s_names);
@@ -44,7 +45,7 @@ internal sealed record TopSnapshot
     private sealed record Head(int Whimbrel);
 }
 
-/// <summary>The engine.</summary>
+/// <summary>The engine in a snapshot.</summary>
 internal sealed record TopEngine
 {
     public string? Kind { get; init; }

@@ -3,10 +3,10 @@ using System.Text;
 
 namespace Whimbrel.Tool.Top;
 
-/// <summary>Two snapshots, one after the other, as text: rates are their difference. Pure.</summary>
+/// <summary>Formats two successive snapshots as text, with rates from their difference. Pure.</summary>
 internal static class TopView
 {
-    /// <summary>A screen: at most so many lines of at most so many characters.</summary>
+    /// <summary>Formats a screen of limited lines and characters.</summary>
     internal static List<string> Screen(TopSnapshot? before, TopSnapshot now, int width, int height)
     {
         Span span = new(before, now);
@@ -31,7 +31,7 @@ internal static class TopView
         return lines;
     }
 
-    /// <summary>The same in one line, for a log.</summary>
+    /// <summary>Formats one line for a log.</summary>
     internal static string Line(TopSnapshot before, TopSnapshot now)
     {
         Span span = new(before, now);
@@ -41,7 +41,7 @@ internal static class TopView
         line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => s.TurnedAway)} turned away, {now.Servers.Sum(static s => s.SlowConsumers)} slow ended, {now.Engine.UserExceptions} exceptions");
         foreach (TopLoop loop in now.Loops)
         {
-            if (loop.Running is { } running) line.Append(CultureInfo.InvariantCulture, $"; loop {loop.Index} is held up by {running}");
+            if (loop.Running is { } running) line.Append(CultureInfo.InvariantCulture, $"; loop {loop.Index} is blocked by {running}");
         }
 
         return Clean(line.ToString());
@@ -105,7 +105,7 @@ internal static class TopView
                 Ratio((loop.EmptyTurns - (earlier?.EmptyTurns ?? 0)) * 100.0, turns, "0' %'"), 8, Ratio(loop.Completions - (earlier?.Completions ?? 0), turns, "0.0"), 10, span.Rate(earlier?.Wakes, loop.Wakes), 10,
                 span.Bytes(earlier?.BytesReceived, loop.BytesReceived), 11, span.Bytes(earlier?.BytesSent, loop.BytesSent), 11,
                 sends > 0 ? UnitText.RoundBytes((loop.BytesSent - earlier!.BytesSent) / sends) : "-", 11, UnitText.RoundBytes(loop.BytesPending), 11, Count(loop.Timers), 8, Count(loop.BlockedTurns), 9));
-            if (loop.Running is { } running) lines.Add($"      held up by {running}");
+            if (loop.Running is { } running) lines.Add($"      blocked by {running}");
         }
     }
 
@@ -130,10 +130,10 @@ internal static class TopView
         return row.ToString();
     }
 
-    /// <summary>What a server says must not command the terminal.</summary>
+    /// <summary>Replaces control characters, because a server's text could control the terminal.</summary>
     private static string Clean(string text) => text.Any(char.IsControl) ? string.Concat(text.Select(static c => char.IsControl(c) ? '?' : c)) : text;
 
-    /// <summary>The time between two snapshots of one process.</summary>
+    /// <summary>Time between two snapshots of one process.</summary>
     private readonly struct Span
     {
         internal readonly TopSnapshot? Before;
@@ -143,7 +143,7 @@ internal static class TopView
         internal Span(TopSnapshot? before, TopSnapshot now)
         {
             Now = now;
-            // Another process since: nothing of the first is left.
+            // Another process: the first snapshot is ignored.
             if (before is null || before.Pid != now.Pid || before.TimeMs >= now.TimeMs) return;
             Before = before;
             _seconds = (now.TimeMs - before.TimeMs) / 1000.0;

@@ -116,7 +116,7 @@ public sealed class HttpClientTests
         WebHost.Until(() => client.IsConnected);
         client.SendRequestAsync(client.Request.MakeGetRequest("/"));
         WebHost.Until(() => client.Told.Contains("gone"));
-        Assert.Equal(["200 ", "error Bytes came that belong to no answer.", "gone"], client.Told);
+        Assert.Equal(["200 ", "error Bytes were received that belong to no response.", "gone"], client.Told);
     }
 
     private sealed class Asking(int port) : HttpClient(IPAddress.Loopback, port)

@@ -21,7 +21,7 @@ public sealed partial class ServeTlsTests : IDisposable
     public async Task Without_a_file_a_server_makes_its_own_certificate_and_says_how_to_connect()
     {
         await using var server = await RunningTool.Serve("echo", "--tls");
-        string own = await server.Error.ThatContains("certificate of its own");
+        string own = await server.Error.ThatContains("temporary certificate");
         Assert.Contains("for localhost, 127.0.0.1, ::1;", own, StringComparison.Ordinal);
         string fingerprint = Fingerprint().Match(own).Value;
         string pin = Pin().Match(await server.Error.ThatContains("Talk to it: whimbrel connect --pin ")).Groups["pin"].Value;
@@ -240,9 +240,9 @@ public sealed partial class ServeTlsTests : IDisposable
     [InlineData("Give --pfx, or --cert and --key.", "serve", "echo", "--pfx", "a", "--cert", "b")]
     [InlineData("--key is the key of a --cert, which is missing.", "serve", "echo", "--key", "a")]
     [InlineData("--pin takes SHA-256 as 64 hexadecimal digits", "connect", "--pin", "abc", "tls://localhost:1")]
-    [InlineData("Give --ca or --pin: a pin says all about a certificate.", "connect", "--pin", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "--ca", "x", "tls://localhost:1")]
-    [InlineData("There is no --insecure: say whom to trust by --ca FILE, or which certificate by --pin HASH.", "connect", "--insecure", "tls://localhost:1")]
-    [InlineData("Datagrams have no TLS here.", "connect", "--tls", "udp://localhost:1")]
+    [InlineData("Give --ca or --pin, not both: a pin identifies the certificate completely.", "connect", "--pin", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "--ca", "x", "tls://localhost:1")]
+    [InlineData("There is no --insecure: name trusted authorities by --ca FILE, or a certificate by --pin HASH.", "connect", "--insecure", "tls://localhost:1")]
+    [InlineData("TLS for datagrams is not supported.", "connect", "--tls", "udp://localhost:1")]
     [InlineData("--server-name takes a name or an IP address, not '*.example.org'.", "connect", "--server-name", "*.example.org", "tls://localhost:1")]
     public async Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments)
     {
