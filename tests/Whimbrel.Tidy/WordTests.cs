@@ -8,8 +8,8 @@ public class WordTests
 
     private static IEnumerable<(string Name, string Text, double[] Ceilings)> Texts()
     {
-        yield return ("src", Words.CommentsOf(Repository.Sources("src/")), [22.1, 15.4, 14.4, 8.7, 7.2]);
-        yield return ("tests", Words.CommentsOf(Repository.Sources("tests/")), [0.8, 0.5, 0.5, 0.6, 0.3]);
+        yield return ("src", Words.CommentsOf(Repository.Sources("src/")), [22.2, 15.4, 14.4, 8.7, 7.2]);
+        yield return ("tests", Words.CommentsOf(Repository.Sources("tests/")), [0.8, 1.7, 0.8, 1.7, 1.2]);
         yield return ("docs", Pages(static p => p.StartsWith("docs/", StringComparison.Ordinal) || p == "README.md" || p.EndsWith("PACKAGE.md", StringComparison.Ordinal)), [5.8, 3.2, 1.9, 3.9, 2.3]);
     }
 
