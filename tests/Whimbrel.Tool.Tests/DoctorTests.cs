@@ -30,7 +30,7 @@ public sealed class DoctorTests
     [InlineData("clock", "/sys/devices/system/clocksource/clocksource0/current_clocksource", "\n", "Skipped", "is not readable", "")]
     [InlineData("clock", "/sys/devices/system/clocksource/clocksource0/current_clocksource", "what is this?", "Skipped", "is not understood", "")]
     [InlineData("somaxconn", "/proc/sys/net/core/somaxconn", "4096", "Ok", "4096", "")]
-    [InlineData("somaxconn", "/proc/sys/net/core/somaxconn", "4095", "Advice", "asks for a backlog of 4096, and gets this one", "sysctl -w net.core.somaxconn=4096")]
+    [InlineData("somaxconn", "/proc/sys/net/core/somaxconn", "4095", "Advice", "requests a backlog of 4096, and gets this one", "sysctl -w net.core.somaxconn=4096")]
     [InlineData("somaxconn", "/proc/sys/net/core/somaxconn", null, "Skipped", "is not there", "")]
     [InlineData("somaxconn", "/proc/sys/net/core/somaxconn", "many", "Skipped", "is not understood: 'many'", "")]
     [InlineData("somaxconn", "/proc/sys/net/core/somaxconn", "-1", "Skipped", "is not understood", "")]
@@ -40,7 +40,7 @@ public sealed class DoctorTests
     [InlineData("port range", "/proc/sys/net/ipv4/ip_local_port_range", "1024 99999999999999999999", "Skipped", "is not understood", "")]
     [InlineData("port range", "/proc/sys/net/ipv4/ip_local_port_range", "1024", "Skipped", "is not understood", "")]
     [InlineData("port range", "/proc/sys/net/ipv4/ip_local_port_range", null, "Skipped", "is not there", "")]
-    [InlineData("time_wait reuse", "/proc/sys/net/ipv4/tcp_tw_reuse", "0", "Advice", "of no use for a minute", "sysctl -w net.ipv4.tcp_tw_reuse=2")]
+    [InlineData("time_wait reuse", "/proc/sys/net/ipv4/tcp_tw_reuse", "0", "Advice", "cannot be reused for a minute", "sysctl -w net.ipv4.tcp_tw_reuse=2")]
     [InlineData("time_wait reuse", "/proc/sys/net/ipv4/tcp_tw_reuse", "1", "Ok", "a second in TIME_WAIT", "")]
     [InlineData("time_wait reuse", "/proc/sys/net/ipv4/tcp_tw_reuse", "3", "Skipped", "is not understood: '3'", "")]
     [InlineData("time_wait reuse", "/proc/sys/net/ipv4/tcp_tw_reuse", null, "Skipped", "is not there", "")]
@@ -206,9 +206,9 @@ public sealed class DoctorTests
     [InlineData("DOTNET_gcServer=1", null, "Advice", "server, adaptive (DATAS)")]
     [InlineData("DOTNET_gcServer=0", """{ "runtimeOptions": { "configProperties": { "System.GC.Server": true } } }""", "Ok", "workstation")]
     [InlineData("DOTNET_gcServer=yes", null, "Ok", "workstation")]
-    [InlineData(null, "[1]", "Skipped", "is not understood")]
-    [InlineData(null, "{", "Skipped", "is not understood")]
-    [InlineData(null, """{ "runtimeOptions": { "configProperties": 5 } }""", "Skipped", "is not understood")]
+    [InlineData(null, "[1]", "Skipped", "cannot be parsed")]
+    [InlineData(null, "{", "Skipped", "cannot be parsed")]
+    [InlineData(null, """{ "runtimeOptions": { "configProperties": 5 } }""", "Skipped", "cannot be parsed")]
     public void The_collector_is_that_of_the_environment_then_of_the_program_then_of_NET(string? variable, string? runtimeConfig, string verdict, string text)
     {
         using ForgedTree tree = new();
