@@ -110,6 +110,7 @@ public class HabitTests
             lines.AddRange(Measures.Of([.. Repository.Sources(folder)]).Select(l => $"tidy, {name}: {l}"));
         }
         lines.AddRange(WordTests.Lines);
+        lines.AddRange(TextShapeTests.Lines);
         var output = TestContext.Current.TestOutputHelper!;
         foreach (var line in lines) output.WriteLine(line);
         var folderOfReport = Directory.CreateDirectory(Path.Combine(Repository.Root, "artifacts"));
