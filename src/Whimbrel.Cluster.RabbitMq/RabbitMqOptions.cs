@@ -44,7 +44,7 @@ public sealed class RabbitMqOptions
 
     /// <summary>
     /// Called on the thread pool with the reason of a failed reconnect, whenever it is new. Exceptions are logged as
-    /// notices. Null (the default): not reported.
+    /// diagnostic events. Null (the default): not reported.
     /// </summary>
     public Action<string>? OnTrouble { get; init; }
 

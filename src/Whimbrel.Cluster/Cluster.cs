@@ -550,7 +550,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
     }
 
-    /// <summary>Reports an exception of user code: the loop logs a notice.</summary>
+    /// <summary>Reports an exception of user code: the loop logs a diagnostic event.</summary>
     internal void Report(Exception exception) => _loop.Post(static e => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw((Exception)e!), exception);
 
     private void Leave()

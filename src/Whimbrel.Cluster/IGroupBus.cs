@@ -51,12 +51,12 @@ public interface IGroupBus : IAsyncDisposable
     int MaxEnvelopeBytes { get; }
 
     /// <summary>
-    /// Name of the broker for notices, for example <c>NATS nats://127.0.0.1:4222</c>. Without passwords.
+    /// Name of the broker for diagnostic events, for example <c>NATS nats://127.0.0.1:4222</c>. Without passwords.
     /// </summary>
     string Description { get; }
 
     /// <summary>
-    /// Name of the connected server for notices, because <see cref="Description"/> may name several. The default is
+    /// Name of the connected server for diagnostic events, because <see cref="Description"/> may name several. The default is
     /// <see cref="Description"/>.
     /// </summary>
     string Reached => Description;

@@ -2,7 +2,7 @@ using System.Collections;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>A notice as a structured log entry: a text and named parts.</summary>
+/// <summary>A diagnostic event as a structured log entry: a text and named parts.</summary>
 internal readonly struct NoticeEntry(DiagnosticEvent notice, int leftOut) : IReadOnlyList<KeyValuePair<string, object?>>
 {
     public int Count => 5;

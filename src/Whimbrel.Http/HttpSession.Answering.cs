@@ -399,7 +399,7 @@ public partial class HttpSession
         }
     }
 
-    /// <summary>Handles an exception without a response: logs a notice, and sends 500 or, after a partial response,
+    /// <summary>Handles an exception without a response: logs a diagnostic event, and sends 500 or, after a partial response,
     /// aborts.</summary>
     private void Fail(Exception exception)
     {
@@ -410,7 +410,7 @@ public partial class HttpSession
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
     }
 
-    /// <summary>Logs a notice when the stop of the server reset a connection with a running handler. The handler may
+    /// <summary>Logs a diagnostic event when the stop of the server reset a connection with a running handler. The handler may
     /// await the stop.</summary>
     private void NoteStopOverdue(ServerExchange exchange)
     {
@@ -421,7 +421,7 @@ public partial class HttpSession
             "stop-overdue.md"));
     }
 
-    /// <summary>Result for the client after an exception of its handler, for the notice.</summary>
+    /// <summary>Result for the client after an exception of its handler, for the diagnostic event.</summary>
     private string OutcomeOf(ServerExchange? exchange)
     {
         if (exchange is null || !exchange.TryEnterWriter()) return ResetOutcome;

@@ -21,7 +21,7 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
 
     /// <summary>Creates the transport. Called by the services of a host.</summary>
     /// <param name="options">Options, read when the first end point is bound.</param>
-    /// <param name="loggers">Loggers for notices of the engine and the listeners, as warnings.</param>
+    /// <param name="loggers">Loggers for diagnostic events of the engine and the listeners, as warnings.</param>
     public WhimbrelTransport(IOptions<WhimbrelTransportOptions> options, ILoggerFactory loggers)
     {
         ArgumentNullException.ThrowIfNull(options);

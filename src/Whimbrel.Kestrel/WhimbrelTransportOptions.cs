@@ -14,7 +14,7 @@ public sealed class WhimbrelTransportOptions
 
     /// <summary>
     /// Options of the engine that the transport creates. Null (the default): the best available engine with one loop
-    /// per CPU, with its notices in the log.
+    /// per CPU, with its diagnostic events in the log.
     /// </summary>
     public EngineOptions? EngineOptions { get; set; }
 

@@ -7,7 +7,7 @@ namespace Whimbrel.Relays;
 /// The first session of a connection through a proxy. Reads the PROXY header, starts TLS if configured, and hands the
 /// connection over to a session from a factory. If the header has addresses, they replace
 /// <see cref="Session.RemoteEndPoint"/> and <see cref="Session.LocalEndPoint"/>. A peer with an invalid header is
-/// reset, and <see cref="ProxyOptions.OnRefused"/> is called; without it a notice is logged.
+/// reset, and <see cref="ProxyOptions.OnRefused"/> is called; without it a diagnostic event is logged.
 /// </summary>
 /// <example><code>
 /// ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("10.0.0.0/8") };

@@ -30,11 +30,11 @@ public class MemoryEngine : Engine
     /// <summary>Creates an engine.</summary>
     /// <param name="seed">Seed of every order, split, delay and fault.</param>
     /// <param name="loops">Number of loops, 1 to 64.</param>
-    /// <param name="onDiagnosticEvent">Callback for notices.</param>
+    /// <param name="onDiagnosticEvent">Callback for diagnostic events.</param>
     /// <param name="faults">Faults of the network, or null for the defaults of <see cref="MemoryFaults"/>.</param>
     /// <param name="blockedLoopMs">Virtual time after which a turn is reported as blocked, in milliseconds.</param>
     /// <param name="onLoopStarted">
-    /// As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop. Exceptions become notices.
+    /// As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop. Exceptions become diagnostic events.
     /// </param>
     /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
     /// <param name="mailboxLimitBytes">As <see cref="EngineOptions.MailboxLimitBytes"/>.</param>
@@ -127,7 +127,7 @@ public class MemoryEngine : Engine
         Watcher?.Threw(exception);
     }
 
-    /// <summary>Does nothing: tests set a callback for notices.</summary>
+    /// <summary>Does nothing: tests set a callback for diagnostic events.</summary>
     private protected override void NoteUnasked(DiagnosticEvent notice)
     {
     }

@@ -839,7 +839,7 @@ public partial class Server : IAsyncDisposable
     /// <summary>Closes every session gracefully; the server continues to run.</summary>
     public void DisconnectAll() => _host?.CloseAll(new CloseReason(CloseCause.LocalClose));
 
-    // ------------------------------------------------------------------ events: exceptions are logged as notices; only
+    // ------------------------------------------------------------------ events: exceptions are logged as diagnostic events; only
     // OnStarting fails its start
 
     /// <summary>

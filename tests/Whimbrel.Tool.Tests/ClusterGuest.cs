@@ -80,7 +80,7 @@ internal sealed partial class ClusterGuest : IDisposable
 
     internal Task UntilAsync(Func<string, bool> isIt, string what) => UntilAllAsync(lines => lines.Any(isIt), what);
 
-    // Each line once and in order. FallSilentAsync checks that no line is lost without a notice.
+    // Each line once and in order. FallSilentAsync checks that no line is lost without a diagnostic event.
     internal void Check(IEnumerable<ClusterGuest> others)
     {
         foreach (ClusterGuest other in others)

@@ -23,7 +23,7 @@ internal sealed class NoticePaces
     /// <param name="leftOut">Number of diagnostic events suppressed since the last one with this key.</param>
     internal bool TryTake(string key, long nowMs, out long leftOut)
     {
-        // tidy: allowed because something has gone wrong already when a notice is due
+        // tidy: allowed because something has gone wrong already when a diagnostic event is due
         lock (_gate)
         {
             if (!_paces.ContainsKey(key) && _paces.Count >= MostKeys && !ForgetOld(nowMs)) key = Others;

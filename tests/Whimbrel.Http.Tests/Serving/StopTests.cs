@@ -36,7 +36,7 @@ public sealed class StopTests
         TestPeer peer = web.Connect(), silent = web.Connect();
         peer.Send(Web.Get("/"));
         Assert.Equal(["200 good"], Web.Answers(peer));
-        peer.IsReading = silent.IsReading = false; // such a client notices the close when it sends its next request
+        peer.IsReading = silent.IsReading = false; // such a client diagnostic events the close when it sends its next request
         Task<StopReport> stopping = web.Server.StopAsync(TimeSpan.FromSeconds(30)).AsTask();
         web.Network.Run();
         Assert.True(stopping.IsCompleted);
