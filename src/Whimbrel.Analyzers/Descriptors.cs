@@ -2,7 +2,10 @@ using Microsoft.CodeAnalysis;
 
 namespace Whimbrel.Analyzers;
 
-/// <summary>The rules. Each message says what happens, why, and what to write instead; docs/guide/analyzers.md has a section for each.</summary>
+/// <summary>
+/// The rules. Each message says what happens, why, and what to write instead; docs/guide/analyzers.md has a section for
+/// each.
+/// </summary>
 internal static class Descriptors
 {
     private const string Category = "Whimbrel";

@@ -5,7 +5,9 @@ using Microsoft.CodeAnalysis.Operations;
 
 namespace Whimbrel.Analyzers;
 
-/// <summary>WHIM0009: <c>server.StartAsync();</c> and <c>_ = client.ConnectAsync();</c>, with or without <c>AsTask()</c>.</summary>
+/// <summary>
+/// WHIM0009: <c>server.StartAsync();</c> and <c>_ = client.ConnectAsync();</c>, with or without <c>AsTask()</c>.
+/// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class IgnoredStartAnalyzer : DiagnosticAnalyzer
 {

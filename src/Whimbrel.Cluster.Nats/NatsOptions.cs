@@ -38,7 +38,8 @@ public sealed class NatsOptions
 
     /// <summary>
     /// Called on the bus's loop with the text of a rejected request (permissions) or the reason of a failed reconnect,
-    /// whenever it is new. Must not block. Null (the default): rejected requests are logged as diagnostic events of the engine.
+    /// whenever it is new. Must not block. Null (the default): rejected requests are logged as diagnostic events of the
+    /// engine.
     /// </summary>
     public Action<string>? OnTrouble { get; init; }
 

@@ -167,7 +167,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     /// </param>
     /// <param name="options">Options; the application is required.</param>
     /// <param name="cancellationToken">Cancels the first attempt to reach the broker.</param>
-    /// <exception cref="ArgumentException">The address is wrong, no bus is registered for its scheme, or an option is out of its range.</exception>
+    /// <exception cref="ArgumentException">The address is wrong, no bus is registered for its scheme, or an option is
+    /// out of its range.</exception>
     /// <exception cref="NetworkException">The broker could not be reached.</exception>
     public static ValueTask<Cluster> JoinAsync(Server server, string address, ClusterOptions options, CancellationToken cancellationToken = default) =>
         JoinAsync(server, GroupBus.Make(address), options, cancellationToken);

@@ -38,7 +38,8 @@ public sealed class ClusterGroup
     /// once the broker has the subscription.
     /// </summary>
     /// <param name="session">Connected session.</param>
-    /// <exception cref="ObjectDisposedException">The node has left the cluster (<see cref="Cluster.DisposeAsync"/>).</exception>
+    /// <exception cref="ObjectDisposedException">The node has left the cluster
+    /// (<see cref="Cluster.DisposeAsync"/>).</exception>
     public void Join(Session session) => _cluster.Join(Name, session);
 
     /// <summary>Removes a session. A session that ends is removed automatically.</summary>

@@ -18,8 +18,8 @@ public sealed class ClusterOptions
     public required string Application { get; init; }
 
     /// <summary>
-    /// Name of the node in diagnostic events and gaps, unique per node: 1 to 64 bytes of UTF-8. Null (the default): the machine
-    /// name with a random suffix.
+    /// Name of the node in diagnostic events and gaps, unique per node: 1 to 64 bytes of UTF-8. Null (the default): the
+    /// machine name with a random suffix.
     /// </summary>
     public string? NodeId { get; init; }
 
@@ -127,7 +127,8 @@ public sealed class ClusterOptions
 
     /// <summary>
     /// Called on a loop once for each other process with this node's id, at most 256. No data is lost, but gaps name
-    /// the wrong node. Null (the default): a diagnostic event of kind <see cref="DiagnosticEventKind.Cluster"/>, at most once a minute.
+    /// the wrong node. Null (the default): a diagnostic event of kind <see cref="DiagnosticEventKind.Cluster"/>, at
+    /// most once a minute.
     /// </summary>
     public Action<string>? OnTwin { get; init; }
 

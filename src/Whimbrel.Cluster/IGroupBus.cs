@@ -23,7 +23,8 @@ public interface IGroupBus : IAsyncDisposable
     /// <param name="loop">Loop on which the bus works.</param>
     /// <param name="listener">Receiver of envelopes and connection events.</param>
     /// <param name="cancellationToken">Cancels the first attempt.</param>
-    /// <exception cref="NetworkException">The first attempt failed: address, credentials or TLS, each with its message.</exception>
+    /// <exception cref="NetworkException">The first attempt failed: address, credentials or TLS, each with its
+    /// message.</exception>
     ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken);
 
     /// <summary>Publishes messages in order. The node calls it once per batch.</summary>
@@ -56,8 +57,8 @@ public interface IGroupBus : IAsyncDisposable
     string Description { get; }
 
     /// <summary>
-    /// Name of the connected server for diagnostic events, because <see cref="Description"/> may name several. The default is
-    /// <see cref="Description"/>.
+    /// Name of the connected server for diagnostic events, because <see cref="Description"/> may name several. The
+    /// default is <see cref="Description"/>.
     /// </summary>
     string Reached => Description;
 }

@@ -3,7 +3,9 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Hosting;
 
-/// <summary>Log events other than diagnostic events. Their ids start at 100; those of diagnostic events are below.</summary>
+/// <summary>
+/// Log events other than diagnostic events. Their ids start at 100; those of diagnostic events are below.
+/// </summary>
 internal static partial class Events
 {
     [LoggerMessage(100, LogLevel.Information, "{Server} listens at {Addresses} ({Engine})")]

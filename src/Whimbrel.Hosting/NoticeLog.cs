@@ -3,8 +3,8 @@ using Microsoft.Extensions.Logging;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// Logs diagnostic events: one category per server and for the engine, one event id per kind, at most <see cref="MostInPeriod"/>
-/// of a kind per minute. Any thread. A disabled level causes no allocation.
+/// Logs diagnostic events: one category per server and for the engine, one event id per kind, at most
+/// <see cref="MostInPeriod"/> of a kind per minute. Any thread. A disabled level causes no allocation.
 /// </summary>
 internal sealed class NoticeLog(ILogger logger, TimeProvider clock)
 {

@@ -74,14 +74,15 @@ public sealed class HttpServer : Server, IHttpRoutes
 
     /// <summary>
     /// Sets the error hook, which runs for each exception of a handler or filter. Status and fields set by the handler
-    /// are removed; fields added by filters stay. If the hook gives no response, the client gets 500 and a diagnostic event names
-    /// the handler, as without a hook. If it gives one, no diagnostic event is logged and the connection continues.
+    /// are removed; fields added by filters stay. If the hook gives no response, the client gets 500 and a diagnostic
+    /// event names the handler, as without a hook. If it gives one, no diagnostic event is logged and the connection
+    /// continues.
     /// </summary>
     /// <param name="hook">
     /// Called on the loop; must not block. If the handler has begun its response (<see cref="HttpResponse.HasBegun"/>),
     /// the hook cannot respond: a complete response is delivered, otherwise the connection is aborted. An exception of
-    /// the hook is logged as a diagnostic event, and the client gets 500. The hook does not run for errors of the client
-    /// (<see cref="HttpProtocolException"/>) and clients that disconnected.
+    /// the hook is logged as a diagnostic event, and the client gets 500. The hook does not run for errors of the
+    /// client (<see cref="HttpProtocolException"/>) and clients that disconnected.
     /// </param>
     /// <exception cref="InvalidOperationException">A hook is already set, or the server has accepted a
     /// connection.</exception>

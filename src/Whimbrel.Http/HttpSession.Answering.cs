@@ -399,8 +399,10 @@ public partial class HttpSession
         }
     }
 
-    /// <summary>Handles an exception without a response: logs a diagnostic event, and sends 500 or, after a partial response,
-    /// aborts.</summary>
+    /// <summary>
+    /// Handles an exception without a response: logs a diagnostic event, and sends 500 or, after a partial response,
+    /// aborts.
+    /// </summary>
     private void Fail(Exception exception)
     {
         string outcome = OutcomeOf(_exchange);
@@ -410,8 +412,10 @@ public partial class HttpSession
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
     }
 
-    /// <summary>Logs a diagnostic event when the stop of the server reset a connection with a running handler. The handler may
-    /// await the stop.</summary>
+    /// <summary>
+    /// Logs a diagnostic event when the stop of the server reset a connection with a running handler. The handler may
+    /// await the stop.
+    /// </summary>
     private void NoteStopOverdue(ServerExchange exchange)
     {
         if (exchange.Found.Route is not { } route || Server is not { } server || !_routes!.TryNoteStop(Loop.TimeMs)) return;

@@ -31,9 +31,13 @@ public readonly record struct ProxyExtension(byte Type, ReadOnlyMemory<byte> Val
     /// </summary>
     public const byte Gcp = 0xE0;
 
-    /// <summary>A field of Amazon's load balancers: a subtype, then its value (<see cref="ProxyHeader.AwsEndpointId"/>).</summary>
+    /// <summary>
+    /// A field of Amazon's load balancers: a subtype, then its value (<see cref="ProxyHeader.AwsEndpointId"/>).
+    /// </summary>
     public const byte Aws = 0xEA;
 
-    /// <summary>A field of Azure's Private Link: a subtype, then its value (<see cref="ProxyHeader.AzureLinkId"/>).</summary>
+    /// <summary>
+    /// A field of Azure's Private Link: a subtype, then its value (<see cref="ProxyHeader.AzureLinkId"/>).
+    /// </summary>
     public const byte Azure = 0xEE;
 }

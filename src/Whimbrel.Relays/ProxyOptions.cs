@@ -51,8 +51,8 @@ public sealed class ProxyOptions
 
     /// <summary>
     /// Called for each rejected connection with the reason, on its session's thread, before the reset. An exception is
-    /// handled as one of the session. Null (the default): a diagnostic event of kind <see cref="DiagnosticEventKind.Protocol"/>, at most
-    /// once a minute.
+    /// handled as one of the session. Null (the default): a diagnostic event of kind
+    /// <see cref="DiagnosticEventKind.Protocol"/>, at most once a minute.
     /// </summary>
     public Action<ProxySession, ProxyFault>? OnRefused { get; init; }
 

@@ -109,7 +109,8 @@ public sealed class RelayOptions
 
     /// <summary>
     /// Called when a target has failed (<see cref="RelayTarget.LastFailure"/> has the reason) or serves again. On any
-    /// thread; exceptions are ignored. Null (the default): a diagnostic event of kind <see cref="DiagnosticEventKind.RelayTarget"/>.
+    /// thread; exceptions are ignored. Null (the default): a diagnostic event of kind
+    /// <see cref="DiagnosticEventKind.RelayTarget"/>.
     /// </summary>
     public Action<RelayTarget>? OnTargetChanged { get; init; }
 }

@@ -34,7 +34,8 @@ public class MemoryEngine : Engine
     /// <param name="faults">Faults of the network, or null for the defaults of <see cref="MemoryFaults"/>.</param>
     /// <param name="blockedLoopMs">Virtual time after which a turn is reported as blocked, in milliseconds.</param>
     /// <param name="onLoopStarted">
-    /// As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop. Exceptions become diagnostic events.
+    /// As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop. Exceptions become diagnostic
+    /// events.
     /// </param>
     /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
     /// <param name="mailboxLimitBytes">As <see cref="EngineOptions.MailboxLimitBytes"/>.</param>

@@ -49,7 +49,10 @@ public sealed class TestNetwork : IDisposable
     /// <summary>Virtual time since the creation.</summary>
     public TimeSpan Elapsed => TimeSpan.FromMilliseconds(Engine.VirtualTimeMs - _startMs);
 
-    /// <summary>Whether exceptions of user code are rethrown by the test's call. Default true; else see <see cref="Exceptions"/>.</summary>
+    /// <summary>
+    /// Whether exceptions of user code are rethrown by the test's call. Default true; else see
+    /// <see cref="Exceptions"/>.
+    /// </summary>
     public bool RethrowsExceptions { get; set; } = true;
 
     /// <summary>Exceptions of user code so far, in order.</summary>

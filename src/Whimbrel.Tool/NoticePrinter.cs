@@ -8,8 +8,8 @@ namespace Whimbrel.Tool;
 internal sealed class NoticePrinter : IAsyncDisposable
 {
     /// <summary>
-    /// Duration of a turn above which a diagnostic event is printed. Compiling the first callbacks takes 20 to 40 ms and would be
-    /// reported at every start.
+    /// Duration of a turn above which a diagnostic event is printed. Compiling the first callbacks takes 20 to 40 ms
+    /// and would be reported at every start.
     /// </summary>
     internal const int BlockedLoopMs = 100;
 

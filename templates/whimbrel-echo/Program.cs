@@ -1,7 +1,8 @@
 using System.Runtime.InteropServices;
 using Whimbrel;
 
-// The address is the first argument: tcp://*:1111 for every address of this machine, unix:/run/echo.sock for a Unix socket.
+// The address is the first argument: tcp://*:1111 for every address of this machine, unix:/run/echo.sock for a Unix
+// socket.
 await using Server server = new(
     new ServerOptions
     {

@@ -5,8 +5,9 @@ using Web_Server;
 
 HostApplicationBuilder builder = Host.CreateApplicationBuilder(new HostApplicationBuilderSettings { Args = args, ContentRootPath = AppContext.BaseDirectory });
 
-// The server's options are the section Web of appsettings.json; a mistake there ends the program before anything listens. For
-// https give it a certificate, "Address": "https://*" and "Tls": { "CertificatePath": "site.pem", "KeyPath": "site.key" }.
+// The server's options are the section Web of appsettings.json; a mistake there ends the program before anything
+// listens. For https give it a certificate, "Address": "https://*" and "Tls": { "CertificatePath": "site.pem",
+// "KeyPath": "site.key" }.
 builder.Services.AddSingleton<Notes>();
 builder.Services.AddWhimbrelHttpServer("Web", (services, web) => Site.Map(web, services.GetRequiredService<Notes>(), Path.Combine(AppContext.BaseDirectory, "wwwroot")));
 builder.Services.AddHealthChecks().AddWhimbrelServer("Web");

@@ -3,7 +3,8 @@ using Microsoft.CodeAnalysis.CSharp.Syntax;
 
 namespace Whimbrel.Tidy;
 
-// The shape of text: the width of lines, the length of sentences in XML documentation, and the first word of a parameter's text.
+// The shape of text: the width of lines, the length of sentences in XML documentation, and the first word of a
+// parameter's text.
 internal static partial class TextShape
 {
     public const int MaxColumns = 120;

@@ -1,6 +1,7 @@
 namespace Whimbrel.Tidy;
 
-// Lines end at 120 columns and sentences at 35 words. Each ceiling is what is left; it is lowered with each folder that is cured.
+// Lines end at 120 columns and sentences at 35 words. Each ceiling is what is left; it is lowered with each folder that
+// is cured.
 public class TextShapeTests
 {
     private const int WideCodeOfSrc = 0, WideCommentsOfSrc = 0, WideCodeOfTests = 0, WideCommentsOfTests = 0, WideLinesOfPages = 0, LongSentences = 0, Riddles = 0;

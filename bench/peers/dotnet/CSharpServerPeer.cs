@@ -3,7 +3,10 @@ using CSharpServer;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Servers written against the classes of CSharpServer, as its performance programs are, over <c>Whimbrel.Compat</c>, on the engine that its service chooses.</summary>
+/// <summary>
+/// Servers written against the classes of CSharpServer, as its performance programs are, over <c>Whimbrel.Compat</c>,
+/// on the engine that its service chooses.
+/// </summary>
 internal static class CSharpServerPeer
 {
     /// <summary>Starts the server of a kind: tcp, push, udp or tls.</summary>

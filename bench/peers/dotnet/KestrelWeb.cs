@@ -20,7 +20,9 @@ using Whimbrel.Kestrel;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>ASP.NET Core on Kestrel with the same routes: request delegates, static files, and its WebSockets.</summary>
+/// <summary>
+/// ASP.NET Core on Kestrel with the same routes: request delegates, static files, and its WebSockets.
+/// </summary>
 internal static class KestrelWeb
 {
     public static async Task RunAsync(int port, string folder, X509Certificate2? certificate, string[]? whimbrel, Action<IPEndPoint> tell)

@@ -2,7 +2,9 @@ using System.Buffers.Binary;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>The numbered message of 32 bytes that push and multicast servers send; bench/README.md defines it.</summary>
+/// <summary>
+/// The numbered message of 32 bytes that push and multicast servers send; bench/README.md defines it.
+/// </summary>
 internal static class Message
 {
     public const int Size = 32;

@@ -8,7 +8,9 @@ using Whimbrel.Compat;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Servers written against the classes of NetCoreServer, as its performance programs are, over <c>Whimbrel.Compat</c>.</summary>
+/// <summary>
+/// Servers written against the classes of NetCoreServer, as its performance programs are, over <c>Whimbrel.Compat</c>.
+/// </summary>
 internal static class NetCoreServerPeer
 {
     /// <summary>Starts the server of a kind: tcp, push, tls, udp, web, web-tls, sockets or sockets-tls.</summary>

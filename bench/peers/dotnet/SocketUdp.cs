@@ -4,7 +4,10 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Datagrams on <see cref="Socket"/> with <see cref="SocketAddress"/>: one receive and one send at a time, nothing allocated for either.</summary>
+/// <summary>
+/// Datagrams on <see cref="Socket"/> with <see cref="SocketAddress"/>: one receive and one send at a time, nothing
+/// allocated for either.
+/// </summary>
 internal static class SocketUdp
 {
     // All servers of the comparison use this size.
@@ -25,7 +28,9 @@ internal static class SocketUdp
         }
     }
 
-    /// <summary>Sends numbered messages to the group that belongs to its port, as many as the client gives credit for.</summary>
+    /// <summary>
+    /// Sends numbered messages to the group that belongs to its port, as many as the client gives credit for.
+    /// </summary>
     public static async Task MulticastAsync(int port, Action<IPEndPoint> tell)
     {
         using var socket = Bind(port);

@@ -4,7 +4,9 @@ using Whimbrel;
 
 namespace Whimbrel.Bench.Peers;
 
-/// <summary>Sends numbered messages to the group that belongs to its port, as many as the client gives credit for.</summary>
+/// <summary>
+/// Sends numbered messages to the group that belongs to its port, as many as the client gives credit for.
+/// </summary>
 internal sealed class WhimbrelMulticast : DatagramHandler
 {
     private readonly byte[] _message = new byte[Message.Size];

@@ -8,7 +8,8 @@ using OldPrograms.Host;
 
 namespace OldPrograms.Examples;
 
-/// A store of texts by their key: PUT, GET and DELETE of /api/cache?key=..., GET of /api/cache for all. Static pages of a folder beside it.
+/// A store of texts by their key: PUT, GET and DELETE of /api/cache?key=..., GET of /api/cache for all. Static pages of
+/// a folder beside it.
 internal static class HttpsServer
 {
     private static readonly ConcurrentDictionary<string, string> _store = new();

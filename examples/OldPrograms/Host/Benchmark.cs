@@ -6,7 +6,8 @@ using NetCoreServer;
 
 namespace OldPrograms.Host;
 
-/// What the old performance clients have in common: their options, the wait for all connections, the figures at the end.
+/// What the old performance clients have in common: their options, the wait for all connections, the figures at the
+/// end.
 internal sealed class Benchmark
 {
     public readonly string Address;

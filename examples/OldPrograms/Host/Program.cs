@@ -4,7 +4,8 @@ using System.Reflection;
 
 namespace OldPrograms.Host;
 
-/// One program for all: the first word names a class with a Main, the rest is its command line. Examples.X and Performance.X are NetCoreServer's, CSharp.Examples.X and CSharp.Performance.X those of CSharpServer.
+/// One program for all: the first word names a class with a Main, the rest is its command line. Examples.X and
+/// Performance.X are NetCoreServer's, CSharp.Examples.X and CSharp.Performance.X those of CSharpServer.
 internal static class Program
 {
     private static int Main(string[] args)

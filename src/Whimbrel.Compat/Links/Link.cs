@@ -549,7 +549,10 @@ internal sealed class Link
         Received(bridge, rest);
     }
 
-    /// <summary>Waits for bytes, at most for the ReceiveTimeout that the user has set at the Socket. After that time the connection ends.</summary>
+    /// <summary>
+    /// Waits for bytes, at most for the ReceiveTimeout that the user has set at the Socket. After that time the
+    /// connection ends.
+    /// </summary>
     internal long Receive(byte[] buffer, long offset, long size)
     {
         int timeout = _socket?.ReceiveTimeoutOrZero ?? 0;
@@ -662,7 +665,9 @@ internal sealed class Link
         return true;
     }
 
-    /// <summary>Ends the connection after everything sent and multicast before, because the user closed the Socket.</summary>
+    /// <summary>
+    /// Ends the connection after everything sent and multicast before, because the user closed the Socket.
+    /// </summary>
     internal void SocketClosed(Session bridge)
     {
         FlushMulticasts();

@@ -97,8 +97,8 @@ internal sealed class ServerLink(ILinkedServer owner)
     }
 
     /// <returns>
-    /// Null if it listens. Otherwise it listens as soon as a loop is free. A callback on that loop may be waiting for a lock that
-    /// the caller of Start holds, so Start does not wait for it.
+    /// Null if it listens. Otherwise it listens as soon as a loop is free. A callback on that loop may be waiting for a
+    /// lock that the caller of Start holds, so Start does not wait for it.
     /// </returns>
     private Task? Listen(Server server)
     {

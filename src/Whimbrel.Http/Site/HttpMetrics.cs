@@ -75,8 +75,10 @@ internal sealed class HttpMetrics
         }
     }
 
-    /// <summary>Reports an exception of a listener where no session is available: the engine logs a diagnostic event. Null for
-    /// the default engine.</summary>
+    /// <summary>
+    /// Reports an exception of a listener where no session is available: the engine logs a diagnostic event. Null for
+    /// the default engine.
+    /// </summary>
     internal static void Report(Engine? engine, Exception exception) => (engine ?? Engine.Default).Post(() => throw new InvalidOperationException($"A listener of the meter or the activities \"Whimbrel\" threw: {exception.Message}", exception));
 
     // ------------------------------------------------------------------ time

@@ -7,7 +7,8 @@ using RecordingService = Whimbrel.Compat.Tests.CSharp.RecordingService;
 namespace Whimbrel.Compat.Tests.Differences;
 
 /// <summary>
-/// CSharpServer 1.9. It runs on Windows only, so its values were read: from its source, and from that of CppServer, which it wraps.
+/// CSharpServer 1.9. It runs on Windows only, so its values were read: from its source, and from that of CppServer,
+/// which it wraps.
 /// </summary>
 internal static class CSharpCalls
 {

@@ -4,8 +4,8 @@ using Whimbrel.Compat.Tests.Template;
 namespace Whimbrel.Compat.Tests.Differences;
 
 /// <summary>
-/// The behaviours of the originals that can be seen from outside, with the value of the original, and the value here where
-/// that differs. Each difference has a row in docs/guide/migrate.md.
+/// The behaviours of the originals that can be seen from outside, with the value of the original, and the value here
+/// where that differs. Each difference has a row in docs/guide/migrate.md.
 /// </summary>
 public sealed class DifferenceTests
 {

@@ -4,7 +4,10 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Compat.Tests.Programs;
 
-/// <summary>The files that the old programs expect in their folder: server.pfx and server.pem with their password, dh4096.pem, ca.pem.</summary>
+/// <summary>
+/// The files that the old programs expect in their folder: server.pfx and server.pem with their password, dh4096.pem,
+/// ca.pem.
+/// </summary>
 internal static class OldCertificates
 {
     internal const string Password = "qwerty";

@@ -79,7 +79,8 @@ internal sealed class RealProgram : IDisposable
         if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(directory, (UnixFileMode)511); // the program may switch to another user
         TimeSpan most = patience ?? Patience;
         long start = Stopwatch.GetTimestamp();
-        // A process that was killed a moment ago may still listen there. Otherwise it would count as the new one, which then cannot bind.
+        // A process that was killed a moment ago may still listen there. Otherwise it would count as the new one, which
+        // then cannot bind.
         while (await AcceptsAsync(port) && Stopwatch.GetElapsedTime(start) < most) await Task.Delay(20); // tidy: waits because a killed program does not say when it is gone
         RealProgram program = new(directory, path, configure(directory));
         while (Stopwatch.GetElapsedTime(start) < most && !program._process.HasExited)
@@ -108,7 +109,10 @@ internal sealed class RealProgram : IDisposable
         }
     }
 
-    /// <summary>A port that was free a moment ago: below those that the system gives to connections, so that none of them takes it meanwhile.</summary>
+    /// <summary>
+    /// A port that was free a moment ago: below those that the system gives to connections, so that none of them takes
+    /// it meanwhile.
+    /// </summary>
     internal static int FreePort()
     {
         while (true)
@@ -146,7 +150,10 @@ internal sealed class RealProgram : IDisposable
         Remove(Directory);
     }
 
-    /// <summary>Deletes a directory of a program that was killed: processes that it had started may write there for a moment longer.</summary>
+    /// <summary>
+    /// Deletes a directory of a program that was killed: processes that it had started may write there for a moment
+    /// longer.
+    /// </summary>
     internal static void Remove(string directory)
     {
         for (long start = Stopwatch.GetTimestamp(); ;)

@@ -337,7 +337,10 @@ public sealed class FrameTests
 
     private static List<string> Expand(string expected) => [.. expected.Split(';').Select(e => e.IndexOf(' ', StringComparison.Ordinal) is > 0 and int space && e[0] != '!' ? $"{e[..space]} {Encoding.Latin1.GetString(Payload(e[(space + 1)..]))}" : e)];
 
-    /// <summary><c>01 abc|80 \FF</c>: the first byte in hexadecimal, the payload as text, with bytes as \XX and repetitions as 125*x at its end.</summary>
+    /// <summary>
+    /// <c>01 abc|80 \FF</c>: the first byte in hexadecimal, the payload as text, with bytes as \XX and repetitions as
+    /// 125*x at its end.
+    /// </summary>
     internal static byte[] Frames(string text, WebSocketRole reader)
     {
         List<byte> bytes = [];

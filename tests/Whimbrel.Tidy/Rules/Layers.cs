@@ -80,8 +80,8 @@ internal static class Layers
         return path[..path.IndexOf('.', slash)];
     }
 
-    /// 0 platform, buffers, diagnostics; 1 loops; 2 connections, TLS, datagrams and their options; 3 sessions; 4 groups; 5 engines; 6 selector;
-    /// 7 servers, clients, calls and streams.
+    /// 0 platform, buffers, diagnostics; 1 loops; 2 connections, TLS, datagrams and their options; 3 sessions; 4
+    /// groups; 5 engines; 6 selector; 7 servers, clients, calls and streams.
     internal static int LayerOf(string path)
     {
         var name = Path.GetFileNameWithoutExtension(path).Split('.')[0];

@@ -4,12 +4,13 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
 /// <summary>
-/// One case: frames that a peer sends to an end which sends every message back, what must come, and how it must end. The same for both roles: masks
-/// follow from the role.
+/// One case: frames that a peer sends to an end which sends every message back, what must come, and how it must end.
+/// The same for both roles: masks follow from the role.
 /// </summary>
 /// <param name="Id">Its number in the public catalogue of cases, or a word for those that it does not have.</param>
 /// <param name="Sent">The frames.</param>
-/// <param name="Back">What must come back before the close frame, as <c>Text abc</c> or <c>Pong abc</c>, in Latin-1.</param>
+/// <param name="Back">What must come back before the close frame, as <c>Text abc</c> or <c>Pong abc</c>, in
+/// Latin-1.</param>
 internal sealed record Case(string Id, IReadOnlyList<CaseFrame> Sent, IReadOnlyList<string> Back)
 {
     internal const int OneWrite = 0;

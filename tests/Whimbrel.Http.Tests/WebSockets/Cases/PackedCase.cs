@@ -3,12 +3,16 @@ using System.Text;
 
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>A case of permessage-deflate: compressed messages, each of which must come back compressed within what was agreed on.</summary>
+/// <summary>
+/// A case of permessage-deflate: compressed messages, each of which must come back compressed within what was agreed
+/// on.
+/// </summary>
 /// <param name="Id">Its number in the public catalogue.</param>
 /// <param name="Kind">What the messages are made of.</param>
 /// <param name="Length">Bytes of each.</param>
 /// <param name="Fragment">Bytes of its frames; 0: one frame.</param>
-/// <param name="Terms">What the peer asks for: as a client its offers, the dearest first, and as a server what it names in its answer.</param>
+/// <param name="Terms">What the peer asks for: as a client its offers, the dearest first, and as a server what it names
+/// in its answer.</param>
 internal sealed record PackedCase(string Id, string Kind, int Length, int Fragment, IReadOnlyList<PackedTerms> Terms)
 {
     private const int MostBytes = 32 * 1024;
