@@ -178,7 +178,7 @@ public partial class Client : IAsyncDisposable
         Attempt? attempt = _current;
         // No caller waits for the result of the connect any more.
         BeginDisconnect();
-        throw Engine.OverdueError($"The connect to {_host!.TargetText} has not ended", attempt?.FindUnfinished() ?? []);
+        throw Engine.OverdueError($"The connect attempt to {_host!.TargetText} has not ended", attempt?.FindUnfinished() ?? []);
     }
 
     /// <summary>

@@ -372,7 +372,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
                 caller.Start();
                 Assert.True(caller.Join(TimeSpan.FromSeconds(20)), "it waits for the loop");
                 Assert.Equal(ErrorCategory.Timeout, e!.Error.Category);
-                Assert.StartsWith("The dial to ", e.Message, StringComparison.Ordinal);
+                Assert.StartsWith("The connect attempt to ", e.Message, StringComparison.Ordinal);
                 Assert.Contains("a posted action", e.Message, StringComparison.Ordinal);
             }
             finally
