@@ -118,7 +118,7 @@ public sealed class GetTests : IDisposable
         await using RunningTool running = server;
         (int code, string output, string error) = await GetAsync(null, site);
         Assert.Equal((1, ""), (code, output));
-        Assert.Contains("--ca FILE, or which certificate by --pin HASH.", error, StringComparison.Ordinal);
+        Assert.Contains("--ca FILE, or a certificate by --pin HASH.", error, StringComparison.Ordinal);
 
         await using var gone = await RunningTool.Serve("http");
         await gone.StopAsync();
@@ -186,7 +186,7 @@ public sealed class GetTests : IDisposable
     public async Task A_wrong_command_line_is_reported_in_one_line()
     {
         await RunningTool.AssertRefused("A URL is missing.", "whimbrel get", "get");
-        await RunningTool.AssertRefused("'ftp://x/' is no URL of HTTP", "whimbrel get", "get", "ftp://x/");
+        await RunningTool.AssertRefused("'ftp://x/' is not an HTTP URL", "whimbrel get", "get", "ftp://x/");
         await RunningTool.AssertRefused("Give only one of --head, --post, --put and --method.", "whimbrel get", "get", "--head", "--post", "x", "http://x/");
         await RunningTool.AssertRefused("'X' has no colon", "whimbrel get", "get", "-H", "X", "http://x/");
         await RunningTool.AssertRefused("--header: A value has no control characters", "whimbrel get", "get", "-H", "X: a\r\nY: b", "http://x/");

@@ -99,7 +99,7 @@ public sealed class RelayTests
         await RunningTool.AssertRefused("port 0", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:0");
         await RunningTool.AssertRefused("--proxy-protocol", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--proxy-protocol", "3");
         await RunningTool.AssertRefused("--check", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--check", "0");
-        await RunningTool.AssertRefused("all tls:// or none", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "tls://127.0.0.1:2");
+        await RunningTool.AssertRefused("Either all targets use tls:// or none", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "tls://127.0.0.1:2");
         await RunningTool.AssertRefused("need tls:// targets", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--target-name", "a");
         await RunningTool.AssertRefused("'x'", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--from-proxies", "x");
     }

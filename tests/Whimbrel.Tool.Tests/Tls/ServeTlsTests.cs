@@ -22,7 +22,7 @@ public sealed partial class ServeTlsTests : IDisposable
     {
         await using var server = await RunningTool.Serve("echo", "--tls");
         string own = await server.Error.ThatContains("temporary certificate");
-        Assert.Contains("for localhost, 127.0.0.1, ::1;", own, StringComparison.Ordinal);
+        Assert.Contains("for localhost, 127.0.0.1, ::1.", own, StringComparison.Ordinal);
         string fingerprint = Fingerprint().Match(own).Value;
         string pin = Pin().Match(await server.Error.ThatContains("Talk to it: whimbrel connect --pin ")).Groups["pin"].Value;
         foreach (string hash in (string[])[pin, fingerprint, fingerprint.Replace(":", "", StringComparison.Ordinal)])
