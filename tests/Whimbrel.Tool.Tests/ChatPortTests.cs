@@ -154,7 +154,7 @@ public sealed partial class ChatPortTests
         Assert.Equal(1, code);
         Assert.Contains("404", errors[^1], StringComparison.Ordinal);
         await RunningTool.AssertRefused("ws:// has no TLS: use wss://.", "whimbrel connect", "connect", "--tls", "ws://x/");
-        await RunningTool.AssertRefused("is no address of a WebSocket", "whimbrel connect", "connect", "ws://x/#y");
+        await RunningTool.AssertRefused("is not a WebSocket URL", "whimbrel connect", "connect", "ws://x/#y");
     }
 
     private sealed class Odd : Whimbrel.Http.WebSocketSession
