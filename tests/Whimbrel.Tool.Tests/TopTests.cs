@@ -44,7 +44,7 @@ public sealed class TopTests : IDisposable
         peer.Dispose();
         await server.StopAsync();
         Assert.False(System.IO.Path.Exists(Path));
-        Assert.StartsWith($"whimbrel: The server has stopped, or its status is gone. There is no {Path}", (await top.Error.ToEndAsync())[^1], StringComparison.Ordinal);
+        Assert.StartsWith($"whimbrel: The server has stopped, or its status is gone. {Path} does not exist", (await top.Error.ToEndAsync())[^1], StringComparison.Ordinal);
         Assert.Equal(1, await top.ExitCodeAsync());
     }
 
@@ -82,7 +82,7 @@ public sealed class TopTests : IDisposable
     [Fact]
     public async Task An_invalid_status_is_reported_as_such()
     {
-        await AssertFailsAsync($"There is no {Path}: no server has it open", Path);
+        await AssertFailsAsync($"{Path} does not exist: no server has it open", Path);
         await File.WriteAllTextAsync(_folder["file"], "text", TestContext.Current.CancellationToken);
         await AssertFailsAsync($"No server answers at {_folder["file"]}", _folder["file"]);
         await AssertFailsAsync("is too long, or not a valid path", new string('x', 300));
