@@ -134,7 +134,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     /// <summary>Opens the socket. Throws <see cref="NetworkException"/>.</summary>
     internal async ValueTask OpenAsync(DatagramOptions options)
     {
-        await _closing.ConfigureAwait(false);
+        await Task.WhenAny(_closing).ConfigureAwait(false); // opening does not depend on the result
         DatagramSocket socket = new(options);
         await socket.StartAsync().ConfigureAwait(false);
         bool wantsSent = owner.WantsSent;
@@ -155,10 +155,11 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     internal void Close()
     {
         if (TakeOpen() is not { } socket) return;
-        _closing = StopAsync(socket);
+        // The task itself: the continuation of an await could need this thread, where it runs a callback.
+        _closing = socket.StopAsync().AsTask();
         if (Loop.Current is not null) return;
         // The socket closes on its loop, which a callback may block.
-        Wait.For(_closing, _loop is null ? Timeout.Infinite : LoopMs);
+        Wait.For(Task.WhenAny(_closing), _loop is null ? Timeout.Infinite : LoopMs);
         if (IsTelling) return;
         Task idle;
         lock (_gate)
@@ -168,18 +169,6 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
 
         Wait.For(idle, StallMs);
-    }
-
-    private static async Task StopAsync(DatagramSocket socket)
-    {
-        try
-        {
-            await socket.StopAsync().ConfigureAwait(false);
-        }
-        catch (NetworkException)
-        {
-            // The loop is blocked: the socket closes when the loop continues.
-        }
     }
 
     /// <summary>Closes the socket asynchronously. Does not wait for the running callback. Throws <see

@@ -117,7 +117,7 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     private async Task ListenAsync(Server server)
     {
-        await _closing.ConfigureAwait(false);
+        await Task.WhenAny(_closing).ConfigureAwait(false); // a close that fails is not the start's
         await server.StartAsync().ConfigureAwait(false);
     }
 
@@ -193,7 +193,8 @@ internal sealed class ServerLink(ILinkedServer owner)
             // A later Start needs the port. Only callbacks on the loops may be waiting for the caller.
             bool isOnLoops = server.Options.Scheduling == Scheduling.Inline;
             int mostMs = isOnLoops ? LoopMs : (int)CompatOptions.DrainTimeout.TotalMilliseconds;
-            _closing = CloseAsync(server);
+            // The task itself: the continuation of an await would need this thread, where it runs a callback of a session.
+            _closing = server.StopAcceptingAsync().AsTask();
             if (Loop.Current is null) Wait.For(_closing, mostMs);
             Task stopped = server.StopAsync(CompatOptions.DrainTimeout).AsTask();
             if (Loop.Current is null) AwaitStop(server, stopped);
@@ -201,18 +202,6 @@ internal sealed class ServerLink(ILinkedServer owner)
 
         owner.Tell(ServerEvent.Stopped);
         return true;
-    }
-
-    private static async Task CloseAsync(Server server)
-    {
-        try
-        {
-            await server.StopAcceptingAsync().ConfigureAwait(false);
-        }
-        catch (NetworkException)
-        {
-            // Its engine has stopped, which closes the port.
-        }
     }
 
     // At most for the drain timeout, and only while connections end or bytes are sent, because a running callback may
