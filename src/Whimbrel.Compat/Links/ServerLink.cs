@@ -79,7 +79,9 @@ internal sealed class ServerLink(ILinkedServer owner)
             TellStarting(server);
             _isStarted = _isAccepting = true;
             owner.Tell(ServerEvent.Started);
-            if (_isStarted) Accept(server, late);
+            if (!_isStarted) return true;
+            if (late is null) Wait.For(server.StartAcceptingAsync());
+            else _ = AcceptAsync(server, late);
             return true;
         }
         catch (NetworkException e) when (!_isStarted)
@@ -97,21 +99,13 @@ internal sealed class ServerLink(ILinkedServer owner)
     }
 
     /// <returns>
-    /// Null if it listens. Otherwise it listens as soon as a loop is free. A callback on that loop may be waiting for a
-    /// lock that the caller of Start holds, so Start does not wait for it.
+    /// Null if it listens. Otherwise it listens as soon as a loop is free: the last Stop found one that is not. A callback
+    /// on that loop may be waiting for a lock that the caller of Start holds, so Start does not wait for it.
     /// </returns>
     private Task? Listen(Server server)
     {
-        if (server.Options.Scheduling != Scheduling.Inline || Loop.Current is not null)
-        {
-            server.Start(Timeout.InfiniteTimeSpan);
-            return null;
-        }
-
-        bool isClosed = _closing.IsCompleted;
-        Task listening = ListenAsync(server);
-        if (!isClosed || !Wait.For(Task.WhenAny(listening), LoopMs)) return listening;
-        Wait.For(new ValueTask(listening)); // completed: throws its exception
+        if (server.Options.Scheduling == Scheduling.Inline && Loop.Current is null && !_closing.IsCompleted) return ListenAsync(server);
+        server.Start(Timeout.InfiniteTimeSpan);
         return null;
     }
 
@@ -121,24 +115,12 @@ internal sealed class ServerLink(ILinkedServer owner)
         await server.StartAsync().ConfigureAwait(false);
     }
 
-    private void Accept(Server server, Task? late)
-    {
-        if (late is null && server.Options.Scheduling != Scheduling.Inline)
-        {
-            Wait.For(server.StartAcceptingAsync());
-            return;
-        }
-
-        Task accepting = AcceptAsync(server, late);
-        Wait.For(accepting, late is null ? LoopMs : 0);
-    }
-
-    private async Task AcceptAsync(Server server, Task? late)
+    private async Task AcceptAsync(Server server, Task late)
     {
         SocketError error;
         try
         {
-            if (late is not null) await late.ConfigureAwait(false);
+            await late.ConfigureAwait(false);
             await server.StartAcceptingAsync().ConfigureAwait(false);
             return;
         }
