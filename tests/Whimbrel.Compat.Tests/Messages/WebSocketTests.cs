@@ -38,7 +38,7 @@ public sealed class WebSocketTests
     [Theory]
     [InlineData("82FFFFFFFFFFFFFFFFFF", "length of a frame has its first bit", 1002)]
     [InlineData("82FF0000000040000000", "too large", 1009)]
-    [InlineData("8204", "A client masks", 1002)]
+    [InlineData("8204", "A frame of the client is not masked", 1002)]
     [InlineData("C18000000000", "reserved bit", 1002)]
     [InlineData("838000000000", "opcode", 1002)]
     [InlineData("89FE0080", "more than 125", 1002)]

@@ -52,7 +52,7 @@ public sealed partial class LogTests
             """PUT /a HTTP/1.1" 405 24 "-" "-" """.TrimEnd(),
             """GET /old HTTP/1.0" 200 5 "-" "-" """.TrimEnd(),
             """GET /bad HTTP/1.1" 500 48 "-" "-" """.TrimEnd(),
-            """-" 400 63 "-" "-" """.TrimEnd(),
+            """-" 400 68 "-" "-" """.TrimEnd(),
             """GET /never HTTP/1.1" 499 0 "-" "-" """.TrimEnd(),
             """-" 408 61 "-" "-" """.TrimEnd(),
         ], lines);
