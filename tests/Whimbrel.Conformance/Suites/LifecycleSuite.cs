@@ -365,15 +365,25 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     [InlineData("finish", "close", CloseCause.LocalClose)]
     public void Inside_one_callback_the_first_cause_wins(string first, string second, CloseCause expected) => Run(rig =>
     {
+        bool isOver = false;
         RecordingServer server = rig.Serve(
             s => s.AtReceived = (x, _) =>
             {
-                EndBy(x, first);
-                EndBy(x, second);
+                try
+                {
+                    EndBy(x, first);
+                    EndBy(x, second);
+                }
+                finally
+                {
+                    Volatile.Write(ref isOver, true);
+                }
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
+        // A peer that reads meanwhile could keep the queue from overflowing.
+        rig.Until(() => Volatile.Read(ref isOver), "the callback to return");
         peer.EndsInReset();
         peer.Close();
         Assert.Equal(expected, server.Session().End());
