@@ -10,9 +10,11 @@ internal static class ShortStretches
     private const int Stretches = 400;
     private static readonly TimeSpan _warmUp = TimeSpan.FromSeconds(1);
 
-    /// <summary>Prints one line.</summary> <param name="name">Name of the measurement.</param> <param
-    /// name="rounds">Number of rounds that count.</param> <param name="operations">Number of operations per
-    /// stretch.</param> <param name="stretch">Runs the operations, and returns the number of successful ones.</param>
+    /// <summary>Prints one line.</summary>
+    /// <param name="name">Name of the measurement.</param>
+    /// <param name="rounds">Number of rounds that count.</param>
+    /// <param name="operations">Number of operations per stretch.</param>
+    /// <param name="stretch">Runs the operations, and returns the number of successful ones.</param>
     /// <returns>True if all succeeded.</returns>
     internal static bool Measure(string name, int rounds, int operations, Func<int> stretch)
     {

@@ -1,11 +1,14 @@
 namespace Whimbrel.Http.Tests;
 
-/// <summary> Measures the transfer of a large body: how far the producer is ahead of the consumer, and the memory in
-/// use. The consumer continues only after the producer was blocked, so back-pressure is proven by state and not by
-/// time. </summary> <remarks> Memory is measured after a full collection: live bytes of the managed heap and, when the
-/// total is large enough to matter, the private memory of the process (RssAnon of /proc/self/status), which also
-/// includes the buffers of loops, rings and TLS. RssAnon varies by some tens of MiB, so it proves nothing for 64 MiB of
-/// data but does for 1 GiB. </remarks>
+/// <summary>
+/// Measures the transfer of a large body: how far the producer is ahead of the consumer, and the memory in use. The
+/// consumer continues only after the producer was blocked, so back-pressure is proven by state and not by time.
+/// </summary>
+/// <remarks>
+/// Memory is measured after a full collection: live bytes of the managed heap and, when the total is large enough to
+/// matter, the private memory of the process (RssAnon of /proc/self/status), which also includes the buffers of loops,
+/// rings and TLS. RssAnon varies by some tens of MiB, so it proves nothing for 64 MiB of data but does for 1 GiB.
+/// </remarks>
 internal sealed class Gauge(long aheadBytes)
 {
     private const int Step = 8 * 1024 * 1024;

@@ -19,9 +19,10 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
     private readonly List<WebSocketClient> _clients = [];
     private readonly ConcurrentQueue<string> _complaints = [];
 
-    /// <param name="address">Address of the hub.</param> <param name="kind">Engine of our WebSocket; null for .NET's
-    /// own.</param> <param name="build">Further settings.</param> <param name="connect">Further settings of the
-    /// connection.</param>
+    /// <param name="address">Address of the hub.</param>
+    /// <param name="kind">Engine of our WebSocket; null for .NET's own.</param>
+    /// <param name="build">Further settings.</param>
+    /// <param name="connect">Further settings of the connection.</param>
     internal HubCaller(Uri address, EngineKind? kind, Action<IHubConnectionBuilder>? build = null, Action<HttpConnectionOptions>? connect = null)
     {
         if (kind is { } wanted)

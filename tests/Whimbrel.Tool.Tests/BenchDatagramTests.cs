@@ -2,8 +2,8 @@ using static Whimbrel.Tool.Tests.Harness;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The benchmark harness works with the servers of UDP, on each engine.</summary> <remarks>Quiet, because a
-/// load program without CPU time in its short window measures nothing.</remarks>
+/// <summary>The benchmark harness works with the servers of UDP, on each engine.</summary>
+/// <remarks>Quiet, because a load program without CPU time in its short window measures nothing.</remarks>
 [Trait("Runs", "quiet")]
 public sealed class BenchDatagramTests
 {

@@ -2,9 +2,10 @@ using static Whimbrel.Tool.Tests.Harness;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The benchmark harness works with the servers of the old APIs, and with their own performance
-/// programs.</summary> <remarks>Quiet, because a load program without CPU time in its short window measures
-/// nothing.</remarks>
+/// <summary>
+/// The benchmark harness works with the servers of the old APIs, and with their own performance programs.
+/// </summary>
+/// <remarks>Quiet, because a load program without CPU time in its short window measures nothing.</remarks>
 [Trait("Runs", "quiet")]
 public sealed class BenchOldTests
 {

@@ -2,9 +2,10 @@ using static Whimbrel.Tool.Tests.Harness;
 
 namespace Whimbrel.Tool.Tests;
 
-/// <summary>The benchmark harness works with the servers of TLS, HTTP, WebSocket and relays, and with HTTP
-/// clients.</summary> <remarks>Quiet, because a load program without CPU time in its short window measures
-/// nothing.</remarks>
+/// <summary>
+/// The benchmark harness works with the servers of TLS, HTTP, WebSocket and relays, and with HTTP clients.
+/// </summary>
+/// <remarks>Quiet, because a load program without CPU time in its short window measures nothing.</remarks>
 [Trait("Runs", "quiet")]
 public sealed class BenchProtocolTests
 {

@@ -18,8 +18,10 @@ internal sealed class OldProgram : IDisposable
     {
     }
 
-    /// <param name="folder">Working directory.</param> <param name="name">Name of the program.</param> <param
-    /// name="callbacks">Value of WHIMBREL_COMPAT_CALLBACKS.</param> <param name="arguments">Command line.</param>
+    /// <param name="folder">Working directory.</param>
+    /// <param name="name">Name of the program.</param>
+    /// <param name="callbacks">Value of WHIMBREL_COMPAT_CALLBACKS.</param>
+    /// <param name="arguments">Command line.</param>
     internal OldProgram(string folder, string name, string? callbacks, string[] arguments)
     {
         _name = name;
@@ -100,9 +102,10 @@ internal sealed class OldProgram : IDisposable
     }
 
     /// <summary>Waits for a performance client, ends the server, and checks that neither reported an error.</summary>
-    /// <param name="asking">The client.</param> <param name="serving">The server.</param> <param name="least">Least
-    /// number of messages: all that the clients sent first, or one per client.</param> <returns>Output of the
-    /// client.</returns>
+    /// <param name="asking">The client.</param>
+    /// <param name="serving">The server.</param>
+    /// <param name="least">Least number of messages: all that the clients sent first, or one per client.</param>
+    /// <returns>Output of the client.</returns>
     internal static string Measured(OldProgram asking, OldProgram serving, long least)
     {
         asking.WaitForExit();

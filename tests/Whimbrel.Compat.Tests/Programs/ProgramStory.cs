@@ -3,8 +3,8 @@ namespace Whimbrel.Compat.Tests.Programs;
 /// <summary>Stories that the programs of both old libraries share, with different name prefixes.</summary>
 internal static class ProgramStory
 {
-    /// <summary>A chat of two clients; the server restarts, and the clients reconnect.</summary> <returns>Output of the
-    /// server, the first and the second client.</returns>
+    /// <summary>A chat of two clients; the server restarts, and the clients reconnect.</summary>
+    /// <returns>Output of the server, the first and the second client.</returns>
     internal static (string Server, string First, string Second) Chat(string folder, string prefix, string family, string[] serverPlace, string[] clientPlace)
     {
         string ready = family == "Ssl" ? "handshaked a new session" : "connected a new session", greeting = $"Incoming: Hello from {family.ToUpperInvariant()} chat!";

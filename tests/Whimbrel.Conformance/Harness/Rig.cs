@@ -119,10 +119,11 @@ public abstract class Rig
     /// <summary>Inside a callback: keeps the loop busy for this time.</summary>
     public abstract void Block(TimeSpan time);
 
-    /// <summary>A raw peer that is connected to a server under test.</summary> <param name="endPoint">Address of the
-    /// server.</param> <param name="receiveBufferBytes"> Receive buffer of the peer; 0 lets the kernel grow it to
-    /// megabytes. Reading much from a narrow server needs a small one: each window is acknowledged immediately then,
-    /// otherwise 40 ms later. Virtual time has its own windows. </param>
+    /// <summary>A raw peer that is connected to a server under test.</summary>
+    /// <param name="endPoint">Address of the server.</param>
+    /// <param name="receiveBufferBytes">Receive buffer of the peer; 0 lets the kernel grow it to megabytes. Reading
+    /// much from a narrow server needs a small one: each window is acknowledged immediately then, otherwise 40 ms
+    /// later. Virtual time has its own windows.</param>
     public abstract Peer ConnectPeer(EndPoint endPoint, int receiveBufferBytes = 0);
 
     /// <summary>A raw listener for clients under test.</summary>

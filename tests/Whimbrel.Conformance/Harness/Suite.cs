@@ -6,9 +6,12 @@ namespace Whimbrel.Conformance;
 /// selects the transport. A new engine is one file of such lines. </summary>
 public abstract class Suite(Transport transport)
 {
-    /// <summary>Runs the test with a new rig, once per seed, and then lets the rig check that everything was
-    /// released.</summary> <param name="test">The test.</param> <param name="loops">Number of loops of the engine. With
-    /// two, a session sometimes lives on another loop than its listener.</param>
+    /// <summary>
+    /// Runs the test with a new rig, once per seed, and then lets the rig check that everything was released.
+    /// </summary>
+    /// <param name="test">The test.</param>
+    /// <param name="loops">Number of loops of the engine. With two, a session sometimes lives on another loop than its
+    /// listener.</param>
     protected void Run(Action<Rig> test, int loops = 2)
     {
         ArgumentNullException.ThrowIfNull(test);

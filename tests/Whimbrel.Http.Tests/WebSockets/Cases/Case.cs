@@ -77,8 +77,9 @@ internal sealed record Case(string Id, IReadOnlyList<CaseFrame> Sent, IReadOnlyL
     }
 }
 
-/// <summary>A frame as a peer writes it, valid or not.</summary> <param name="First">FIN, reserved bits and
-/// opcode.</param> <param name="Payload">Unmasked payload.</param>
+/// <summary>A frame as a peer writes it, valid or not.</summary>
+/// <param name="First">FIN, reserved bits and opcode.</param>
+/// <param name="Payload">Unmasked payload.</param>
 internal readonly record struct CaseFrame(byte First, byte[] Payload)
 {
     internal byte[] Bytes(WebSocketRole role, uint key)

@@ -67,9 +67,11 @@ internal sealed class CaseLink : IDisposable
     private readonly TestNetwork _network = new();
     private readonly MemoryStream _received = new();
 
-    /// <summary>Opens the connection.</summary> <param name="role">Role of our end.</param> <param
-    /// name="options">Options of our end.</param> <param name="extensions">Sec-WebSocket-Extensions of the
-    /// peer.</param> <param name="behind">Bytes in the same packet, after the peer's part of the handshake.</param>
+    /// <summary>Opens the connection.</summary>
+    /// <param name="role">Role of our end.</param>
+    /// <param name="options">Options of our end.</param>
+    /// <param name="extensions">Sec-WebSocket-Extensions of the peer.</param>
+    /// <param name="behind">Bytes in the same packet, after the peer's part of the handshake.</param>
     internal CaseLink(WebSocketRole role, WebSocketOptions options, string extensions = "", byte[]? behind = null)
     {
         _network.RethrowsExceptions = false;

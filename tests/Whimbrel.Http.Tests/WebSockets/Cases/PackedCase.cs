@@ -100,8 +100,9 @@ internal sealed record PackedCase(string Id, string Kind, int Length, int Fragme
     }
 }
 
-/// <summary>Parameters that a peer imposes on the end under test.</summary> <param name="Forgets">No context
-/// takeover.</param> <param name="Bits">Window bits; 0: unrestricted.</param>
+/// <summary>Parameters that a peer imposes on the end under test.</summary>
+/// <param name="Forgets">No context takeover.</param>
+/// <param name="Bits">Window bits; 0: unrestricted.</param>
 internal readonly record struct PackedTerms(bool Forgets, int Bits)
 {
     /// <summary>The offer of a client, which accepts any window itself.</summary>

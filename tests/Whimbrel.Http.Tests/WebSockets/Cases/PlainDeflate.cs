@@ -1,8 +1,11 @@
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>Reference compressor of RFC 1951 and 7692: one block with the fixed codes. Slow, and short enough to be
-/// verified by reading.</summary> <param name="bits">The window as a power of two, used completely.</param> <param
-/// name="forgets">No context takeover.</param>
+/// <summary>
+/// Reference compressor of RFC 1951 and 7692: one block with the fixed codes. Slow, and short enough to be verified by
+/// reading.
+/// </summary>
+/// <param name="bits">The window as a power of two, used completely.</param>
+/// <param name="forgets">No context takeover.</param>
 internal sealed class PlainDeflate(int bits, bool forgets)
 {
     private readonly int[] _places = new int[1 << 16];

@@ -1,8 +1,11 @@
 namespace Whimbrel.Http.Tests.WebSockets.Cases;
 
-/// <summary>Reference decompressor of RFC 1951 and 7692, bit by bit. Throws for data that a peer must not send,
-/// including copies from outside the window.</summary> <param name="bits">The largest negotiated window, as a power of
-/// two.</param> <param name="forgets">No context takeover.</param>
+/// <summary>
+/// Reference decompressor of RFC 1951 and 7692, bit by bit. Throws for data that a peer must not send, including copies
+/// from outside the window.
+/// </summary>
+/// <param name="bits">The largest negotiated window, as a power of two.</param>
+/// <param name="forgets">No context takeover.</param>
 internal sealed class PlainInflate(int bits, bool forgets)
 {
     internal static readonly int[] Lengths = [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258];
