@@ -7,8 +7,8 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Sends that come from other threads, pass ownership or wait for room (contracts 5, 6, 7): reserved at the call, posted
-/// to the mailbox, appended here when the loop drains it.
+/// Sends that come from other threads, pass ownership or wait for room (contracts 5, 6, 7): reserved at the call,
+/// posted to the mailbox, appended here when the loop drains it.
 /// </summary>
 internal sealed partial class Connection
 {
@@ -19,8 +19,9 @@ internal sealed partial class Connection
         IsRefused(pieces.Length, generation) ? SendResult.Refused : TakePieces(pieces, generation, mayWait: false);
 
     /// <summary>
-    /// What may run code of the user's (memory that is not an array) is looked at before the message is admitted: it may throw, or send
-    /// something itself. Such pieces, and more than a row holds, are joined first; so are those of other threads.
+    /// What may run code of the user's (memory that is not an array) is looked at before the message is admitted: it
+    /// may throw, or send something itself. Such pieces, and more than a row holds, are joined first; so are those of
+    /// other threads.
     /// </summary>
     private SendResult TakePieces(scoped in Pieces pieces, uint generation, bool mayWait)
     {
@@ -54,7 +55,9 @@ internal sealed partial class Connection
         return SendResult.Queued;
     }
 
-    /// <summary>With nothing queued: straight from the caller's memory. What the system does not take is copied behind.</summary>
+    /// <summary>
+    /// With nothing queued: straight from the caller's memory. What the system does not take is copied behind.
+    /// </summary>
     // Safe: each vector is the whole of a piece, which stays pinned until the loop below gives it back.
     private unsafe SendResult SendPinned(scoped in Pieces pieces, uint generation, bool mayWait)
     {
@@ -111,7 +114,9 @@ internal sealed partial class Connection
         return result;
     }
 
-    /// <summary>When the memory throws, nothing was queued and the owner is still the caller's. Giving it back throws nothing.</summary>
+    /// <summary>
+    /// When the memory throws, nothing was queued and the owner is still the caller's. Giving it back throws nothing.
+    /// </summary>
     private void EnqueueOwned(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, Memory<byte> part)
     {
         if (part.Length < ByReferenceBytes)
@@ -147,8 +152,9 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// Memory of the user's that this connection sends, or has sent, threw on the loop. Perhaps in the middle of a send: noted, and the
-    /// completion phase ends the connection, if it is still open. Until then nothing more is taken.
+    /// Memory of the user's that this connection sends, or has sent, threw on the loop. Perhaps in the middle of a
+    /// send: noted, and the completion phase ends the connection, if it is still open. Until then nothing more is
+    /// taken.
     /// </summary>
     private void MemoryThrew(Exception exception)
     {
@@ -183,14 +189,15 @@ internal sealed partial class Connection
 
     /// <param name="generation">The sender's.</param>
     /// <param name="owner">Of the memory.</param>
-    /// <param name="offset">Where in it the bytes begin.</param>
+    /// <param name="offset">Offset of the first byte in the memory.</param>
     /// <param name="length">Number of bytes.</param>
     internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int offset, int length)
     {
         BeginDrain();
         try
         {
-            // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
+            // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to
+            // others.
             if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueDrained(owner, offset, length);
             else DropOwned(owner, length, generation);
         }
@@ -266,7 +273,10 @@ internal sealed partial class Connection
         return result;
     }
 
-    /// <summary>One message to several: a copy for each loop, and a reference to it here. On the session's own thread a send costs less. Any thread.</summary>
+    /// <summary>
+    /// Queues a reference to the copy that the connections of one loop share. A send on the session's own thread is
+    /// cheaper and is used there. Any thread.
+    /// </summary>
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation, ref SharedCopies copies)
     {
         if (data.IsEmpty || Loop.IsCurrent || Strand.CurrentOf(this, generation) is not null) return Send(data, generation);
@@ -278,7 +288,10 @@ internal sealed partial class Connection
         return result;
     }
 
-    /// <summary>What was reserved will not come by the mailbox. Any thread. Who waits until nothing of other threads is under way is told, for no item will.</summary>
+    /// <summary>
+    /// What was reserved will not come by the mailbox. Any thread. Who waits until nothing of other threads is under
+    /// way is told, for no item will.
+    /// </summary>
     internal void TakeBackForeign(int length, uint generation)
     {
         _queue.Foreign.Release(length, generation);
@@ -291,7 +304,9 @@ internal sealed partial class Connection
     internal bool IsTooLarge(long length, uint generation) =>
         length > ConnectionOptions.LeastSendLimit && !_queue.MayEverFit(length) && _queue.Foreign.IsOpenFor(generation);
 
-    /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
+    /// <summary>
+    /// Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).
+    /// </summary>
     private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
     {
         bool wasOffered = false;
@@ -321,8 +336,8 @@ internal sealed partial class Connection
         }
 
         if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
-        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be sending
-        // its pieces. Either way they are given back, and it is told.
+        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be
+        // sending its pieces. Either way they are given back, and it is told.
         _queue.Foreign.Release(length, generation);
         Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
         return SendResult.Full;
@@ -356,10 +371,14 @@ internal sealed partial class Connection
         return SendResult.Closed;
     }
 
-    /// <summary>This caller's later sends are refused from here on. False when they were already, or the tenant is gone.</summary>
+    /// <summary>
+    /// This caller's later sends are refused from here on. False when they were already, or the tenant is gone.
+    /// </summary>
     internal bool CloseForeign(uint generation) => _queue.Foreign.TryClose(generation);
 
-    /// <summary>Abort from another thread: refused from here on, and quicker to the loop than sends. Any thread but the loop's.</summary>
+    /// <summary>
+    /// Abort from another thread: refused from here on, and quicker to the loop than sends. Any thread but the loop's.
+    /// </summary>
     internal void AbortForeign(CloseReason reason, uint generation)
     {
         CloseForeign(generation);
@@ -374,7 +393,10 @@ internal sealed partial class Connection
             generation);
     }
 
-    /// <summary>What a callback on the pool has sent goes to the mailbox, before the caller puts anything behind it there: it is that callback, or may have gone on from it. Not the loop's thread.</summary>
+    /// <summary>
+    /// What a callback on the pool has sent goes to the mailbox, before the caller puts anything behind it there: it is
+    /// that callback, or may have gone on from it. Not the loop's thread.
+    /// </summary>
     internal void FlushStrand(uint generation)
     {
         if (Strand.CurrentOf(this, generation) is { } current) current.FlushBatch();
@@ -389,8 +411,8 @@ internal sealed partial class Connection
     internal void GiveBackForeign(int length, uint generation) => _queue.Foreign.Release(length, generation);
 
     /// <summary>
-    /// Begins the move that <see cref="ForeignArrived"/> ends. What may have to wait for the strand's system call does so before: readers of the
-    /// counts wait for the end of a move.
+    /// Begins the move that <see cref="ForeignArrived"/> ends. What may have to wait for the strand's system call does
+    /// so before: readers of the counts wait for the end of a move.
     /// </summary>
     private void BeginDrain()
     {
@@ -398,7 +420,9 @@ internal sealed partial class Connection
         _queue.BeginMove();
     }
 
-    /// <summary>What another thread had reserved is in the queue now, or nowhere: ends the move that brought it.</summary>
+    /// <summary>
+    /// What another thread had reserved is in the queue now, or nowhere: ends the move that brought it.
+    /// </summary>
     private void ForeignArrived(int length, uint generation)
     {
         _queue.Foreign.Release(length, generation);
@@ -443,8 +467,8 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// Sends at once, with a result, or begins to wait for room: then it gives the operation that ends with one. The parts are one
-    /// message; most have the first only. A part of a file comes behind a head alone.
+    /// Sends at once, with a result, or begins to wait for room: then it gives the operation that ends with one. The
+    /// parts are one message; most have the first only. A part of a file comes behind a head alone.
     /// </summary>
     internal SendOperation? BeginSend(
         ReadOnlyMemory<byte> head,
@@ -525,12 +549,14 @@ internal sealed partial class Connection
     internal void OperationEnded()
     {
         Interlocked.Decrement(ref _operationCount);
-        // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
-        // for the one it was meant for.
+        // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too
+        // late for the one it was meant for.
         if (Loop.IsCurrent && (State == ConnectionState.Draining || IsFinishing)) Loop.Schedule(this);
     }
 
-    /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
+    /// <summary>
+    /// First come first served: whole messages while they fit; one above the limit in pieces with nothing between.
+    /// </summary>
     private void PumpOperations()
     {
         while (_tenancy.FirstOperation is { } operation && _tenancy.QueueFault is null)
@@ -538,9 +564,11 @@ internal sealed partial class Connection
             long room = _queue.RoomLeft;
             long rest = operation.Left + operation.File.Charge;
             bool inPieces = operation.HasStarted || rest > _queue.Limit;
-            // What other threads were promised already comes before the first piece: nothing may come between the pieces.
+            // What other threads were promised already comes before the first piece: nothing may come between the
+            // pieces.
             if (inPieces && !operation.HasStarted && _queue.Foreign.Bytes != 0) break;
-            // The rest of it is in the caller's memory: a copy of more than the system takes soon costs memory for nothing.
+            // The rest of it is in the caller's memory: a copy of more than the system takes soon costs memory for
+            // nothing.
             if (inPieces) room = Math.Min(room, Math.Max(0, SendPace.MostPending - QueuedInOrder + _queue.InFiles));
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _queue.Limit)) / 2)) break;
             int count = (int)Math.Min(operation.Left, room);
@@ -565,7 +593,10 @@ internal sealed partial class Connection
         else if (_tenancy.WaitingFeeds > 0) Loop.Schedule(this);
     }
 
-    /// <summary>The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message the connection cannot go on.</summary>
+    /// <summary>
+    /// The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message
+    /// the connection cannot go on.
+    /// </summary>
     private bool TryAppend(SendOperation operation, int count)
     {
         try
@@ -598,7 +629,9 @@ internal sealed partial class Connection
         first.Next = null;
     }
 
-    /// <summary>Gives up one operation. Before its first piece nothing was sent; after it the message cannot be taken back.</summary>
+    /// <summary>
+    /// Gives up one operation. Before its first piece nothing was sent; after it the message cannot be taken back.
+    /// </summary>
     internal void CancelOperation(SendOperation operation)
     {
         SendOperation? previous = null;

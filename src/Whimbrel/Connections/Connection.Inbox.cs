@@ -7,17 +7,18 @@ namespace Whimbrel.Connections;
 /// <summary>The entries of the inbox, when the loop moves them (docs/design/0071).</summary>
 internal sealed partial class Connection
 {
-    private SendInbox? _inbox; // from the first send of another thread on; for all tenants
+    private SendInbox? _inbox; // created by the first send of another thread, and kept
 
     /// <summary>Any thread.</summary>
     internal SendInbox Inbox => Volatile.Read(ref _inbox) ?? Interlocked.CompareExchange(ref _inbox, new SendInbox(this), null) ?? _inbox;
 
-    /// <summary>Other threads have sent something that the loop has not moved yet.</summary>
+    /// <summary>True if other threads have sent something that the loop has not moved yet.</summary>
     internal bool HasInbox => Volatile.Read(ref _inbox) is { Any: true };
 
     /// <summary>
-    /// This thread, the loop's, is about to send or to do what stands in the order of sends: what other threads have sent before goes first (contract 7). Their memory may throw there, and
-    /// end the connection. It matters where an async function has sent on the pool and is over before the loop has looked: its caller goes on here, at once.
+    /// Moves earlier sends of other threads before the loop sends, or does something else that is ordered with sends
+    /// (contract 7). Their memory may throw and end the connection. This matters after an async function that has sent
+    /// on the pool: its caller may resume on the loop before the loop has drained its mailbox.
     /// </summary>
     internal void SettleForeign()
     {
@@ -26,10 +27,10 @@ internal sealed partial class Connection
         if (HasInbox) Loop.Mailbox.MoveAhead(this);
     }
 
-    /// <summary>Moves the entries up to a stamp. How many bytes they were charged.</summary>
+    /// <summary>Moves the entries up to a stamp, and returns the bytes that they were charged.</summary>
     /// <param name="limit">Largest stamp.</param>
-    /// <param name="isAhead">Before its turn, perhaps in the middle of a callback.</param>
-    /// <param name="most">Stops when at least so many bytes were moved.</param>
+    /// <param name="isAhead">Early, perhaps inside a callback.</param>
+    /// <param name="most">Number of bytes after which the move stops.</param>
     internal override long MoveInbox(long limit, bool isAhead = false, long most = long.MaxValue)
     {
         long moved = 0;
@@ -37,7 +38,9 @@ internal sealed partial class Connection
         return moved;
     }
 
-    /// <summary>An exception ends this connection, and nothing else: this may be inside of a callback of another one.</summary>
+    /// <summary>
+    /// Runs one entry. An exception ends this connection only: the caller may be a callback of another one.
+    /// </summary>
     private int Run(InboxItem item)
     {
         uint generation = item.Generation;
@@ -64,7 +67,7 @@ internal sealed partial class Connection
             return;
         }
 
-        // It may come here again for the next one: first it goes back.
+        // Returned first, because the entry may move the inbox again.
         (DataKind kind, uint generation, object? payload, int offset, int length) = (item.Kind, item.Generation, item.Payload, item.Offset, item.Length);
         item.ReturnHere();
         switch (kind)
@@ -109,9 +112,9 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// Copied bytes: much of them goes by reference, little is copied once more, or the sends around it would cost a block each.
-    /// Of a block that other connections get, too, less goes by reference, unless much is queued already: otherwise
-    /// a peer that reads slowly keeps a whole block for each part.
+    /// Enqueues copied bytes: large ones by reference, small ones by another copy, because a reference splits the sends
+    /// around it into blocks. Parts of a shared block go by reference from a smaller size on, unless much is queued
+    /// already: otherwise a slow peer would keep a whole block for each part.
     /// </summary>
     private void DrainSend(InboxItem item)
     {
@@ -147,7 +150,7 @@ internal sealed partial class Connection
         ForeignArrived(length, generation);
     }
 
-    /// <summary>By reference; a part that follows the last one in its block joins that.</summary>
+    /// <summary>Enqueues a reference. A part that follows the last one in its block extends that.</summary>
     // Safe: the last block refers to the memory of the same shared block, in which the joined bytes lie.
     private unsafe void EnqueueShared(InboxItem bytes, int offset, int length)
     {

@@ -18,7 +18,10 @@ internal abstract class Resident
     /// <summary>Index in the loop's tables while attached, else -1.</summary>
     internal int Slot { get; set; } = -1;
 
-    /// <summary>Counts the residents of the slot; the engine puts both into what it hands to the kernel, and compares them when something comes back.</summary>
+    /// <summary>
+    /// Counts the residents of the slot; the engine puts both into what it hands to the kernel, and compares them when
+    /// something comes back.
+    /// </summary>
     internal uint SlotGeneration { get; set; }
 
     /// <summary>Counts the tenants of this object. Compared before a call from another thread is believed.</summary>
@@ -27,10 +30,14 @@ internal abstract class Resident
     /// <summary>Make close send a reset instead of a FIN.</summary>
     internal bool ResetOnClose { get; set; }
 
-    /// <summary>Somebody may have a duplicate of its descriptor: closing ours is not the end of what it stands for.</summary>
+    /// <summary>
+    /// Somebody may have a duplicate of its descriptor: closing ours is not the end of what it stands for.
+    /// </summary>
     internal virtual bool MayHaveDuplicate => true;
 
-    /// <summary>The user's own object of the socket that is being made for it, until it is shared or passed on.</summary>
+    /// <summary>
+    /// The user's own object of the socket that is being made for it, until it is shared or passed on.
+    /// </summary>
     internal Socket? Made { get; set; }
 
     /// <summary>User code had a Socket object of it.</summary>
@@ -38,7 +45,9 @@ internal abstract class Resident
 
     internal bool IsScheduled { get; set; }
 
-    /// <summary>The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.</summary>
+    /// <summary>
+    /// The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.
+    /// </summary>
     internal uint RoomOwedTo { get; set; }
 
     /// <summary>The socket that sharing began with, until it ends. Loop's thread.</summary>
@@ -79,15 +88,20 @@ internal abstract class Resident
     /// <summary>The descriptor is closed, and no completion follows.</summary>
     internal abstract void CompleteClose();
 
-    /// <summary>The mailbox refused a send of another thread to this tenant, and would not now. Loop's thread, outside of callbacks.</summary>
+    /// <summary>
+    /// The mailbox refused a send of another thread to this tenant, and would not now. Loop's thread, outside of
+    /// callbacks.
+    /// </summary>
     internal virtual void RoomAgain()
     {
     }
 
-    /// <summary>Moves what other threads have sent to it, up to a stamp of its <see cref="Engines.SendInbox"/>. How many bytes that was.</summary>
+    /// <summary>
+    /// Moves the entries of its <see cref="Engines.SendInbox"/> up to a stamp, and returns their bytes.
+    /// </summary>
     /// <param name="limit">Largest stamp.</param>
-    /// <param name="isAhead">Before its turn, perhaps in the middle of a callback.</param>
-    /// <param name="most">Stops when at least so many bytes were moved.</param>
+    /// <param name="isAhead">Early, perhaps inside a callback.</param>
+    /// <param name="most">Number of bytes after which the move stops.</param>
     internal virtual long MoveInbox(long limit, bool isAhead = false, long most = long.MaxValue) => 0;
 
     /// <summary>Does what was noted while no session could be called. Loop's completion phase.</summary>

@@ -5,13 +5,13 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// One entry of a <see cref="SendInbox"/>: copied bytes of one or several messages, or something else that has its place
-/// among them. Or a block of messages that go to several connections: other entries
-/// refer to parts of it (<see cref="Payload"/>). Comes from the <see cref="InboxItems"/> of a loop and returns there. An entry has one owner at a
-/// time: the thread that fills it, the inbox, the loop, and for large bytes the send queue, which disposes it when the
-/// system has taken them. A block of several counts its references and returns with the last one.
+/// One entry of a <see cref="SendInbox"/>: copied bytes of one or several messages, or another step that is ordered
+/// with them. Or a block with messages for several connections, to parts of which other entries refer
+/// (<see cref="Payload"/>). It comes from the <see cref="InboxItems"/> of a loop and returns there. An entry has one
+/// owner at a time: the thread that fills it, the inbox, the loop, and for large data the send queue, which disposes it
+/// when the kernel has accepted the bytes. A shared block counts its references and returns with the last one.
 /// </summary>
-// Safe: the native memory is this object's from its birth until Free, which is called when nothing refers to it; lengths are checked by Span.
+// Safe: this object owns its native memory until Free, which is called when nothing refers to it; Span checks lengths.
 internal sealed unsafe class InboxItem : MemoryManager<byte>
 {
     /// <summary>Size of the first block of an inbox.</summary>
@@ -20,8 +20,8 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
 
     private readonly InboxItems _home;
     private readonly byte[] _bytes;
-    private byte* _native; // of the large ones: the queue sends out of it, and a burst goes back to the process
-    private int _references; // of a block that several share
+    private byte* _native; // of large entries: the queue sends from it, and it is freed after a burst
+    private int _references; // of a shared block
 
     internal InboxItem(InboxItems home, int capacity)
     {
@@ -33,10 +33,10 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
 
     internal DataKind Kind { get; set; }
 
-    /// <summary>Generation of the tenant that the sender meant.</summary>
+    /// <summary>Generation of the connection that the sender addressed.</summary>
     internal uint Generation { get; set; }
 
-    /// <summary>Number of items that the mailbox of the loop had taken when this was appended: it takes effect after them.</summary>
+    /// <summary>Number of items in the mailbox of the loop that take effect before this entry.</summary>
     internal long Stamp { get; set; }
 
     /// <summary>Bytes that the sender has reserved on the connection.</summary>
@@ -48,7 +48,9 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
     /// <summary>Number of messages in the copied bytes.</summary>
     internal int Messages { get; set; }
 
-    /// <summary>Memory, file, operation or value of an entry that is not copied bytes; block of one whose bytes others get, too.</summary>
+    /// <summary>
+    /// Memory, file, operation or value; for a part of a shared block that block; null for copied bytes.
+    /// </summary>
     internal object? Payload { get; set; }
 
     /// <summary>Offset of the bytes in the memory of <see cref="Payload"/>.</summary>
@@ -62,7 +64,7 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
 
     internal ReadOnlySpan<byte> Written => GetSpan()[..Length];
 
-    /// <summary>Appends a copy. There is room.</summary>
+    /// <summary>Appends a copy. <see cref="Room"/> must be large enough.</summary>
     internal void Write(ReadOnlySpan<byte> data)
     {
         data.CopyTo(Room);
@@ -71,7 +73,7 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
 
     public override Span<byte> GetSpan() => _native == null ? _bytes : new Span<byte>(_native, Size);
 
-    /// <summary>Only of native memory, which does not move.</summary>
+    /// <summary>For native memory only, which does not move.</summary>
     public override MemoryHandle Pin(int elementIndex = 0) => new(_native + elementIndex);
 
     public override void Unpin()
@@ -81,22 +83,24 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
     /// <summary>Returns it. Any thread.</summary>
     internal void Return() => _home.Return(this);
 
-    /// <summary>Returns it, with others that the loop returns in the same turn. Loop's thread.</summary>
+    /// <summary>Returns it together with the other entries of this step. Loop's thread.</summary>
     internal void ReturnHere() => _home.ReturnHere(this);
 
-    /// <summary>References of a block that several share; zero of an entry that has one owner.</summary>
+    /// <summary>References to a shared block; 0 for an entry with one owner.</summary>
     internal int References => Volatile.Read(ref _references);
 
     internal void AddReferences(int count) => Interlocked.Add(ref _references, count);
 
-    /// <summary>Gives references back, and the block with the last one. An entry that has one owner is returned. Loop's thread.</summary>
+    /// <summary>
+    /// Releases one reference; the last one returns the block. Returns an entry with one owner. Loop's thread.
+    /// </summary>
     internal void Release()
     {
         if (_references == 0) ReturnHere();
         else Release(1);
     }
 
-    /// <summary>Gives references back, and the block with the last one. Any thread that has them.</summary>
+    /// <summary>Releases references; the last one returns the block. Any thread that holds them.</summary>
     internal void Release(int count)
     {
         int left = Interlocked.Add(ref _references, -count);
@@ -104,14 +108,14 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
         if (left == 0) Return();
     }
 
-    /// <summary>It is not kept.</summary>
+    /// <summary>Frees the native memory of an entry that is not reused.</summary>
     internal void Free()
     {
         NativeMemory.Free(_native);
         _native = null;
     }
 
-    /// <summary>By the send queue, when the bytes have left.</summary>
+    /// <summary>Called by the send queue when the kernel has accepted the bytes.</summary>
     protected override void Dispose(bool disposing)
     {
         if (_references == 0) Return();

@@ -3,7 +3,7 @@ namespace Whimbrel.Engines;
 /// <summary>Free entries of the inboxes of one loop, last in first out. Any thread.</summary>
 internal sealed class InboxItems
 {
-    /// <summary>At most so many of each size are kept.</summary>
+    /// <summary>Number of free entries that are kept, per size.</summary>
     internal const int MostKept = 4096;
     internal const int MostKeptLarge = 256;
 
@@ -14,14 +14,14 @@ internal sealed class InboxItems
     private int _plainCount;
     private int _smallCount;
     private int _largeCount;
-    private InboxItem? _returning; // the loop's, until the end of its step
-    private long _charge; // of what it has moved in this step
+    private InboxItem? _returning; // of the loop, until the end of its step
+    private long _charge; // of the entries moved in this step
     private int _outstanding;
     private long _outstandingBytes;
 
     internal InboxItems()
     {
-        // The first one is there from the start: a send of another thread allocates nothing.
+        // Created in advance, so that the first send of another thread allocates nothing.
         Keep(new InboxItem(this, InboxItem.SmallCapacity), ref _small, ref _smallCount, MostKept);
     }
 
@@ -38,7 +38,7 @@ internal sealed class InboxItems
 
     internal InboxItem TakeLarge() => Take(ref _large, ref _largeCount, InboxItem.Capacity);
 
-    /// <summary>A block of any size, for bytes that several connections get.</summary>
+    /// <summary>A block of any size, for a message to several connections.</summary>
     internal InboxItem TakeBlock(int length)
     {
         if (length <= InboxItem.Capacity) return TakeLarge();
@@ -52,7 +52,7 @@ internal sealed class InboxItems
         return new InboxItem(this, length);
     }
 
-    /// <summary>Entries without memory, linked, up to a number: at least one.</summary>
+    /// <summary>Takes up to <paramref name="most"/> linked entries without memory, at least one.</summary>
     internal InboxItem TakeSeveral(int most)
     {
         InboxItem? first = null;
@@ -100,7 +100,9 @@ internal sealed class InboxItems
         ReturnAll(item);
     }
 
-    /// <summary>The same on the loop's thread: with one lock for all that were returned when <see cref="EndStep"/> is called.</summary>
+    /// <summary>
+    /// Returns an entry at the next <see cref="EndStep"/>, which takes the lock once for all. Loop's thread.
+    /// </summary>
     internal void ReturnHere(InboxItem item)
     {
         Clean(item);
@@ -108,10 +110,10 @@ internal sealed class InboxItems
         _returning = item;
     }
 
-    /// <summary>An entry was moved that was charged so much. Loop's thread.</summary>
+    /// <summary>Counts the charge of a moved entry. Loop's thread.</summary>
     internal void Moved(int charge) => _charge += charge;
 
-    /// <summary>The loop has moved what it moves now: its entries are free, and their charge, which this returns, is to be given back.</summary>
+    /// <summary>Frees the entries moved in this step, and returns their charge, which the caller gives back.</summary>
     internal long EndStep()
     {
         long charge = _charge;
@@ -134,7 +136,7 @@ internal sealed class InboxItems
         item.Messages = 0;
     }
 
-    /// <summary>Linked ones that are clean.</summary>
+    /// <summary>Returns linked entries that are clean.</summary>
     internal void ReturnAll(InboxItem items)
     {
         // tidy: allowed because entries are taken on one thread and returned on another; a few instructions for each, never nested
@@ -152,7 +154,7 @@ internal sealed class InboxItems
         }
     }
 
-    /// <summary>The loop has ended: no free memory is kept.</summary>
+    /// <summary>Frees the memory of free entries when the loop has ended.</summary>
     internal void Clear()
     {
         // tidy: allowed because it runs once, when the loop has ended

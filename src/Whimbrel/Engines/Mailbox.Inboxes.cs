@@ -5,9 +5,10 @@ using Whimbrel.Connections;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What other threads send to connections lies in the <see cref="SendInbox"/> of each. The mailbox has the list of those in which something waits, charges them, wakes the loop, and keeps
-/// their order with what lies here: an entry has the number of items that were posted before it, and is moved when these have run. A connection that the loop itself sends to is moved before
-/// that, up to an item that concerns it (contract 7).
+/// Sends of other threads are queued in the <see cref="SendInbox"/> of their connection. The mailbox lists the inboxes
+/// that are not empty, charges their entries, wakes the loop, and keeps their order with its own items: an entry stores
+/// the number of items posted before it, and the loop moves it when these have run. Before the loop itself sends to a
+/// connection, it moves the inbox of that connection, up to the first item that concerns the connection (contract 7).
 /// </summary>
 internal sealed partial class Mailbox
 {
@@ -23,14 +24,14 @@ internal sealed partial class Mailbox
     private readonly Lock _openGate = new();
     private volatile bool _wasStamped; // since the last item
 
-    /// <summary>An item runs, or a posted action: whoever sends in the middle of it gets nothing from after it.</summary>
+    /// <summary>An item or a posted action runs. A send inside it moves no entry that was appended after it.</summary>
     private bool _staysInPlace;
 
     // ------------------------------------------------------------------ any thread
 
     /// <summary>
-    /// Number of items that were posted so far, for an entry that is appended now. A broadcast that follows does not join one of these (the flag is set after the number was read, and
-    /// cleared before a new number can be).
+    /// Returns the number of items posted so far, for an entry that is appended now. A later broadcast does not join
+    /// one of these items, because the flag is set after the number was read, and cleared before a new item is counted.
     /// </summary>
     internal long Stamp()
     {
@@ -39,7 +40,7 @@ internal sealed partial class Mailbox
         return stamp;
     }
 
-    /// <summary>Something waits there from now on. False: the loop has ended.</summary>
+    /// <summary>Adds an inbox that is no longer empty to the list. Returns false if the loop has ended.</summary>
     internal bool TryList(SendInbox inbox)
     {
         SendInbox? head = Volatile.Read(ref _listed);
@@ -59,7 +60,7 @@ internal sealed partial class Mailbox
         return false;
     }
 
-    /// <summary>Copies the bytes in. The caller has reserved them on the connection.</summary>
+    /// <summary>Appends a copy of the bytes. The caller has reserved them on the connection.</summary>
     internal SendResult PostSend(Connection connection, uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, bool mayWait = false)
     {
         if (_isClosed) return SendResult.Closed;
@@ -84,8 +85,8 @@ internal sealed partial class Mailbox
     }
 
     /// <summary>
-    /// Copies a message that several connections of this loop get: into the block that is open for them, as what the same
-    /// connections get one after the other then needs one entry. The references are the caller's, until <see cref="EndShared"/>.
+    /// Copies a message for several connections of this loop into the open block. Consecutive messages to the same
+    /// connections then need one entry each time. The caller holds the references until <see cref="EndShared"/>.
     /// </summary>
     internal SharedCopy CopyShared(ReadOnlySpan<byte> data, int references)
     {
@@ -142,7 +143,7 @@ internal sealed partial class Mailbox
         return result;
     }
 
-    /// <summary>The call has ended: what it did not use goes back, and the loop is woken.</summary>
+    /// <summary>Returns unused entries and references at the end of the call, and wakes the loop.</summary>
     internal void EndShared(in SharedCopy copy)
     {
         if (copy.Fresh is not null) _loop.InboxItems.ReturnAll(copy.Fresh);
@@ -150,7 +151,7 @@ internal sealed partial class Mailbox
         WakeIfSleeping();
     }
 
-    /// <summary>Nothing refers to the open block but this: it goes back, and the next one begins at its start.</summary>
+    /// <summary>Releases the open block if no entry refers to it, so that the next message uses an empty one.</summary>
     private void CloseUnusedBlock(bool isLast = false)
     {
         if (!isLast && _open is not { References: 1 }) return;
@@ -164,11 +165,14 @@ internal sealed partial class Mailbox
         block?.Release(1);
     }
 
-    /// <summary>Memory whose ownership moves with the entry: nothing is copied, and it is charged all the same. Not Queued: it stays the caller's.</summary>
+    /// <summary>
+    /// Appends memory without a copy. It is charged as a copy is. The mailbox owns it if the result is Queued.
+    /// </summary>
     internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length) =>
         PostAfter(DataKind.SendOwned, connection, generation, head, owner, offset, length, mayWait: false);
 
-    /// <summary>A part of a file, whose loan moves with the entry; charged as it is on the connection. Not Queued: the loan stays the caller's.</summary>
+    /// <summary>Appends a part of a file, charged as on the connection. The mailbox owns the reference if the result is
+    /// Queued.</summary>
     internal SendResult PostFile(Connection connection, uint generation, ReadOnlySpan<byte> head, in FileRange file, int charge, bool mayWait) =>
         PostAfter(DataKind.SendFile, connection, generation, head, file, 0, charge, mayWait);
 
@@ -191,9 +195,10 @@ internal sealed partial class Mailbox
     }
 
     /// <summary>
-    /// The same for what a callback on the thread pool has sent, which is never refused: <see cref="HasRoomFor"/> was asked. A loop that sleeps is woken behind the callbacks that are
-    /// queued already: one wake for all of them instead of one for each. If they block, another thread of the pool does it. Not
-    /// <paramref name="wakesByPool"/>: here and now, for callbacks that run on other threads.
+    /// Appends the sends of a callback on the thread pool. They are never rejected, because <see cref="HasRoomFor"/>
+    /// was checked before. A sleeping loop is woken after the callbacks that are queued on the pool, so that one
+    /// wake-up serves all of them. If they block, another pool thread wakes it. Without <paramref name="wakesByPool"/>
+    /// the loop is woken immediately, for callbacks that run on other threads.
     /// </summary>
     internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int offset, int length, bool wakesByPool)
     {
@@ -216,8 +221,8 @@ internal sealed partial class Mailbox
     }
 
     /// <summary>
-    /// An upgrade to TLS, and before it what the same callback has sent: nobody moves the one without the other, so no
-    /// answer of the peer can come in between. False: neither was taken.
+    /// Appends the sends of a callback and its upgrade to TLS in one step, so that no response of the peer can be
+    /// processed between them. Returns false if neither was appended.
     /// </summary>
     internal bool PostUpgrade(Connection connection, uint generation, IMemoryOwner<byte>? owner, int offset, int length, TlsUpgrade upgrade)
     {
@@ -239,11 +244,16 @@ internal sealed partial class Mailbox
         return true;
     }
 
-    /// <summary>Offers the queue of a connection to the system, behind what the caller has sent, so that so many bytes fit; then sets the event, in any case. False: the loop has ended.</summary>
+    /// <summary>
+    /// Has the loop flush a connection after the sends of the caller, so that <paramref name="length"/> more bytes fit.
+    /// Then the loop sets the event, also if the flush fails. Returns false if the loop has ended.
+    /// </summary>
     internal bool PostOffer(Connection connection, uint generation, long length, ManualResetEventSlim offered) =>
         PostInOrder(connection, NewItem(DataKind.Offer, generation, offered, 0, (int)length));
 
-    /// <summary>Something without bytes of its own that has its place among the sends of a connection: never refused while the loop lives.</summary>
+    /// <summary>
+    /// Appends an entry without bytes that is ordered with the sends of a connection. False only if the loop has ended.
+    /// </summary>
     internal bool PostInOrder(DataKind kind, Connection connection, uint generation, object? payload = null) =>
         PostInOrder(connection, NewItem(kind, generation, payload, 0, 0));
 
@@ -274,7 +284,7 @@ internal sealed partial class Mailbox
         return item;
     }
 
-    /// <summary>As many entries as the bytes need. They are made outside of the lock of the inbox.</summary>
+    /// <summary>Copies bytes into as many entries as they need. Runs outside the lock of the inbox.</summary>
     private InboxItem Copy(uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, bool isSmall, out InboxItem last)
     {
         InboxItem first = last = NewBytes(generation, isSmall && head.Length + body.Length <= InboxItem.SmallCapacity);
@@ -302,7 +312,9 @@ internal sealed partial class Mailbox
         return item;
     }
 
-    /// <summary>The loop has ended meanwhile. What the entries hold stays the caller's.</summary>
+    /// <summary>
+    /// Returns entries and charge after the loop has ended. The caller keeps the memory that they refer to.
+    /// </summary>
     private SendResult TakeBack(InboxItem first, int charge)
     {
         for (InboxItem? item = first, next; item is not null; item = next)
@@ -315,7 +327,11 @@ internal sealed partial class Mailbox
         return SendResult.Closed;
     }
 
-    /// <summary>Loops have sent much to this one: the caller's session is noted, to be held until it has been drained. Before the bytes are there, so that a drain follows.</summary>
+    /// <summary>
+    /// Returns true if other loops have sent more than <see cref="PaceBytes"/> since the last drain. The caller's
+    /// session is then recorded, and is not read until this mailbox was drained. Runs before the append, so that a
+    /// drain follows.
+    /// </summary>
     private bool IsAbovePace(Loop caller, int charge)
     {
         if (Interlocked.Add(ref _bytesOfLoops, charge) <= PaceBytes) return false;
@@ -332,14 +348,14 @@ internal sealed partial class Mailbox
     // ------------------------------------------------------------------ the loop's side
 
     /// <summary>
-    /// Something posted runs now. An action does at its place: what other threads have sent behind it stays there. An async function may have parts on those threads, and goes on like a
-    /// callback.
+    /// Starts a posted action or async function. During an action, later sends of other threads are not moved. During
+    /// an async function they are, as in a callback, because parts of the function may run on those threads.
     /// </summary>
     internal void EnterPosted(bool isAsync) => _staysInPlace = !isAsync;
 
     internal void LeavePosted() => _staysInPlace = false;
 
-    /// <summary>Moves what was sent to a connection of this loop, and may be moved before its turn: up to an item that concerns it.</summary>
+    /// <summary>Moves the inbox of a connection early, up to the first item that concerns the connection.</summary>
     internal void MoveAhead(Connection connection)
     {
         if (_staysInPlace) connection.MoveInbox(_drained);
@@ -353,7 +369,9 @@ internal sealed partial class Mailbox
         if (charge > 0) _budget.GiveBack(charge);
     }
 
-    /// <summary>The number of items before the first one that sends to a connection do not pass: a join, or a broadcast to a group that it is in.</summary>
+    /// <summary>
+    /// Returns the number of items before the first join of the connection or broadcast to a group that it is in.
+    /// </summary>
     private long FirstThatConcerns(Connection connection)
     {
         for (int i = _nextToDrain; i < _dataDraining.Count; i++)
@@ -361,7 +379,7 @@ internal sealed partial class Mailbox
             if (Concerns(_dataDraining[i], connection)) return _firstDraining + i;
         }
 
-        // tidy: allowed because it runs only where what was sent stands behind a broadcast or join that waits
+        // tidy: allowed because it runs only for sends that were queued after a pending broadcast or join
         lock (_gate)
         {
             for (int i = 0; i < _data.Count; i++)
@@ -380,7 +398,7 @@ internal sealed partial class Mailbox
         _ => false,
     };
 
-    /// <summary>Moves the inboxes in which something waits, as far as the items before it have run; at most some <see cref="DrainBytes"/>.</summary>
+    /// <summary>Moves all entries whose preceding items have run, about <see cref="DrainBytes"/> at most.</summary>
     private void MoveInboxes()
     {
         TakeListed();
@@ -399,7 +417,7 @@ internal sealed partial class Mailbox
         EndStep();
         CloseUnusedBlock();
 
-        // Nobody sleeps over it: the loop looks at this before it does.
+        // The loop checks this flag before it sleeps.
         if (_firstToMove is not null) _any = true;
     }
 

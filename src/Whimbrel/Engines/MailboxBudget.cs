@@ -3,12 +3,13 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What sends of other threads may have on their way to all loops of an engine (<see cref="EngineOptions.MailboxLimitBytes"/>). One count
-/// for all loops: each send adds to it, and the loop takes off what it has moved to a send queue. Any thread.
+/// Limit of the bytes that other threads have sent and loops have not moved yet, for a whole engine
+/// (<see cref="EngineOptions.MailboxLimitBytes"/>). Each send adds to one count; a loop subtracts what it has moved to
+/// a send queue. Any thread.
 /// </summary>
 internal sealed class MailboxBudget
 {
-    /// <summary>The default is an eighth of the memory that the process may use, within these.</summary>
+    /// <summary>Range of the default, which is an eighth of the memory available to the process.</summary>
     private const long DefaultLeast = 64L * 1024 * 1024;
     private const long DefaultMost = 1024L * 1024 * 1024;
 
@@ -26,14 +27,14 @@ internal sealed class MailboxBudget
 
     internal long Limit { get; }
 
-    /// <summary>Granted now.</summary>
+    /// <summary>Bytes granted and not given back.</summary>
     internal long Used => Volatile.Read(ref _used);
 
     internal long Refused => Volatile.Read(ref _refused);
 
     internal bool IsUsedUp => Used >= Limit;
 
-    /// <summary>Takes so much. What is larger than the limit is granted when nothing else is.</summary>
+    /// <summary>Takes bytes. More than the limit is granted only while nothing else is.</summary>
     internal bool TryTake(long bytes)
     {
         long used = Used;
@@ -47,16 +48,16 @@ internal sealed class MailboxBudget
         return false;
     }
 
-    /// <summary>For what cannot be refused any more, and has a limit of its own.</summary>
+    /// <summary>Takes bytes that cannot be rejected any more and that another limit bounds.</summary>
     internal void Overdraw(long bytes) => Interlocked.Add(ref _used, bytes);
 
     /// <summary>
-    /// Somebody is about to be refused, and his mailbox has noted whom to tell. From here on whoever gives bytes back tells; what was given
-    /// back before is seen by another <see cref="TryTake"/>, which must follow.
+    /// Announces a rejection, after the mailbox has recorded the connection to notify. Bytes given back from now on
+    /// notify it; the caller must call <see cref="TryTake"/> again, which sees the bytes given back before.
     /// </summary>
     internal void OweRoom() => Interlocked.Exchange(ref _owesRoom, 1);
 
-    /// <summary>A mailbox was drained. Whoever was refused is told when half of the limit is free again.</summary>
+    /// <summary>Gives bytes back. Rejected connections are notified when half of the limit is free again.</summary>
     internal void GiveBack(long bytes)
     {
         if (Interlocked.Add(ref _used, -bytes) > Limit / 2) return;
@@ -64,7 +65,7 @@ internal sealed class MailboxBudget
         foreach (Loop loop in _engine.Loops) loop.Mailbox.TellOfRoom();
     }
 
-    /// <summary>A send was refused. Outside of every gate: the notice is the user's code.</summary>
+    /// <summary>Counts and reports a rejected send. Not under a lock, because the report calls user code.</summary>
     internal void NoteRefusal()
     {
         Interlocked.Increment(ref _refused);

@@ -3,12 +3,14 @@ using Whimbrel.Connections;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What threads other than the loop's have sent to one connection, in the order of their calls: copied bytes, memory that changes its owner, files, and whatever else has its place among
-/// sends (docs/design/0071). The loop moves it to the send queue before it appends anything of its own. Belongs to a connection object, for all its tenants: each entry has the
-/// generation that its sender meant.
+/// Sends of other threads to one connection, in call order: copied bytes, owned memory, files, closes and other steps
+/// that are ordered with sends (docs/design/0071). The loop moves the entries to the send queue before it appends
+/// anything itself. A connection object keeps its inbox for all connections that it represents: an entry has the
+/// generation that its sender addressed.
 /// </summary>
 /// <remarks>
-/// Under the lock are a copy of at most 32 KiB and a push to the list of the mailbox, and no user code. Stamps grow from entry to entry: they are read under the lock.
+/// The lock covers a copy of at most 32 KiB and a push to the list of the mailbox, and no user code. Stamps never
+/// decrease from entry to entry, because they are read under the lock.
 /// </remarks>
 internal sealed class SendInbox(Resident owner)
 {
@@ -23,10 +25,10 @@ internal sealed class SendInbox(Resident owner)
     /// <summary>The next in the list of its mailbox.</summary>
     internal SendInbox? NextListed { get; set; }
 
-    /// <summary>Something waits. Any thread; on the loop all that happened before it looks is seen.</summary>
+    /// <summary>True if there are entries. Any thread.</summary>
     internal bool Any => Volatile.Read(ref _first) is not null;
 
-    /// <summary>Appends a message to the bytes that were appended last. False: it needs an entry of its own.</summary>
+    /// <summary>Appends a message to the last entry. Returns false if it needs an entry of its own.</summary>
     internal bool TryJoin(Mailbox mailbox, uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, int charge)
     {
         if (!Any) return false;
@@ -43,8 +45,9 @@ internal sealed class SendInbox(Resident owner)
     }
 
     /// <summary>
-    /// Appends a part of a block that several connections share: to the last entry, if that is what lies before it in the block.
-    /// Otherwise as an entry of its own, <paramref name="fresh"/>, which is another or null afterwards. Full: it needs one, and there is none.
+    /// Appends a part of a shared block: to the last entry if that ends where the part begins, otherwise as an entry of
+    /// its own. That entry is <paramref name="fresh"/>, which is the next free entry or null afterwards. Returns Full
+    /// if an entry is needed and <paramref name="fresh"/> is null.
     /// </summary>
     internal SendResult Share(Mailbox mailbox, uint generation, in SharedCopy copy, int length, int charge, ref InboxItem? fresh)
     {
@@ -75,7 +78,9 @@ internal sealed class SendInbox(Resident owner)
         }
     }
 
-    /// <summary>Appends entries, all or none, with nothing between them. False: the loop has ended, and they stay the caller's.</summary>
+    /// <summary>
+    /// Appends all entries without others between them. Returns false if the loop has ended; the caller keeps them.
+    /// </summary>
     internal bool TryAdd(Mailbox mailbox, InboxItem first, InboxItem last)
     {
         // tidy: allowed because this is where threads meet; a few instructions, never nested
@@ -94,7 +99,8 @@ internal sealed class SendInbox(Resident owner)
 
     /// <summary>Takes the first entry, if its stamp is not above the limit. Loop's thread.</summary>
     /// <param name="limit">Largest stamp.</param>
-    /// <param name="isAhead">Before its turn, perhaps in the middle of a callback: what ends or changes the connection is not taken then.</param>
+    /// <param name="isAhead">Early, perhaps inside a callback: a close, a shutdown or an upgrade is not taken
+    /// then.</param>
     internal InboxItem? TryTake(long limit, bool isAhead)
     {
         if (!Any) return null;
@@ -110,7 +116,10 @@ internal sealed class SendInbox(Resident owner)
         }
     }
 
-    /// <summary>It was taken from the list of the mailbox. False: something is left, and it must be listed again. Loop's thread.</summary>
+    /// <summary>
+    /// Called after the mailbox has removed it from its list. Returns false if entries are left, so that it must be
+    /// listed again. Loop's thread.
+    /// </summary>
     internal bool TryUnlist()
     {
         // tidy: allowed because this is where threads meet; a few instructions, never nested
