@@ -335,7 +335,7 @@ internal sealed partial class Connection
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
 
-    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="DeliverAgain"/>.</summary>
+    /// <summary>Inside a callback: unconsumed data is for a reader, which requests it by <see cref="DeliverAgain"/>.</summary>
     internal void HoldForReader()
     {
         if (State == ConnectionState.Open) Shut(ReceiveGate.Reader);

@@ -25,7 +25,7 @@ internal sealed unsafe partial class Connection
         tls.Begin();
     }
 
-    /// <summary>OnTlsHandshakeCompleted has returned. Unless the session did not like whom it met, it is connected now.</summary>
+    /// <summary>OnTlsHandshakeCompleted has returned. The session is connected now, unless it rejected the peer.</summary>
     internal void StrandHandshaked(bool hasEnded)
     {
         if (State != ConnectionState.Open || WasConnected) return;

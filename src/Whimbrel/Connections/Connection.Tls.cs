@@ -36,7 +36,7 @@ internal sealed partial class Connection
         tls.Greet();
     }
 
-    /// <summary>OnTlsHandshakeStarting. False on the pool: <see cref="StrandHandshaking"/> goes on when it has returned.</summary>
+    /// <summary>Calls OnTlsHandshakeStarting. False on the pool: <see cref="StrandHandshaking"/> continues after it.</summary>
     internal bool TellsHandshaking()
     {
         if (State == ConnectionState.Concluding || (_tenancy.Hooks & SessionHooks.Handshaking) == 0) return true;

@@ -46,7 +46,7 @@ internal sealed partial class Connection : Resident
     /// <summary>Its half is being ended, or was: no sends are taken.</summary>
     internal bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
 
-    /// <summary>Its session has not heard of the connection yet. The last step of that is open already: OnTlsHandshakeCompleted may send.</summary>
+    /// <summary>OnConnected has not been called yet. Sends are possible from OnTlsHandshakeCompleted on.</summary>
     internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !WasConnected);
 
     /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>

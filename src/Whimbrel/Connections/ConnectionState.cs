@@ -12,7 +12,7 @@ internal enum ConnectionState : byte
     /// <summary>Has a socket, and TLS is being agreed on; the session hears of the connection afterwards.</summary>
     Handshaking,
 
-    /// <summary>Sends, and delivers once the session has heard that it is connected: OnTlsHandshakeCompleted may come before that.</summary>
+    /// <summary>Sends; delivers after OnConnected, before which OnTlsHandshakeCompleted may be called.</summary>
     Open,
 
     /// <summary>

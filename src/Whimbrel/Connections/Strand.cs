@@ -97,7 +97,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         BackPressure = 2,
         HandOver = 4,
 
-        /// <summary>From the call of UpgradeToTls on; ends behind OnTlsHandshakeCompleted.</summary>
+        /// <summary>From the call of UpgradeToTls until OnTlsHandshakeCompleted has returned.</summary>
         Upgrade = 8,
 
         /// <summary>Whoever reads a body of the session has not asked for more.</summary>
@@ -440,7 +440,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>The send queue has drained. Loop's thread.</summary>
     internal void ReleaseBackPressure() => Release(Holds.BackPressure);
 
-    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="DeliverAgain"/>.</summary>
+    /// <summary>Inside a callback: unconsumed data is for a reader, which requests it by <see cref="DeliverAgain"/>.</summary>
     internal void HoldForReader() => Hold(Holds.Reader);
 
     /// <summary>Inside the callback that goes on after it has returned.</summary>

@@ -37,7 +37,7 @@ public class Engine : IAsyncDisposable
     private int _loopsRunning;
     private int _nextLoop = -1;
     private long _broadcastsRefused;
-    private DiagnosticEvent? _fallBack; // told at the first start
+    private DiagnosticEvent? _fallBack; // reported at the first start
     private volatile Life _life;
     private volatile bool _wasStopped;
     private volatile bool _isDisposed;

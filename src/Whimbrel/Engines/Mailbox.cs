@@ -125,7 +125,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     // Callers that wait for room (Broadcast, off-loop): completed when the lane was drained.
     private List<RoomWait>? _waitingForRoom;
 
-    // Whose sends the budget refused: told when it has room.
+    // Sessions and sockets whose sends the budget rejected: notified when it has space.
     private List<(Resident Resident, uint Generation)>? _refused;
 
     internal Mailbox(Loop loop)
@@ -136,7 +136,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     internal bool Any => _any;
 
-    /// <summary>The loop waits, or is about to: whoever posts wakes it.</summary>
+    /// <summary>The loop waits, or is about to: a post wakes it.</summary>
     internal bool IsLoopAsleep => Volatile.Read(ref _sleeping) == 1;
 
     internal long Wakes { get; private set; }
@@ -199,8 +199,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     // ------------------------------------------------------------------ the budget
 
     /// <summary>
-    /// Charges a send. False: the budget is used up, and the target is told when it has room; one that may wait needs neither that nor a
-    /// notice. Who owns an adopted loop is never refused between its turns: nobody else would drain for it. Outside of the gate.
+    /// Charges a send. Returns false if the budget is used up; the target is notified when there is space, unless the caller
+    /// may wait. The thread that owns an adopted loop is never rejected between its turns, because only it drains the
+    /// mailbox. Not under the gate.
     /// </summary>
     private bool TryCharge(long cost, Resident target, uint generation, bool mayWait)
     {
@@ -216,7 +217,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return _budget.TryTake(cost);
     }
 
-    /// <summary>Notes whom to tell. Then the caller looks once more: between the two nothing that is given back goes unseen.</summary>
+    /// <summary>Records the connection to notify. The caller then checks the budget again, so that no space is missed.</summary>
     private void OweRoom(Resident target, uint generation)
     {
         lock (_gate)
@@ -287,7 +288,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             Add() = new DataItem { Kind = DataKind.DatagramOperation, Payload = socket, Extra = operation };
         }
 
-        // Who waits for room may hold the thread by which a gathered wake would come.
+        // The waiting caller may block the thread that would run a batched wake-up.
         WakeIfSleeping(atOnce: true);
         return true;
     }
@@ -305,8 +306,10 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return true;
     }
 
-    /// <summary>What the user posts to the loop: in its place among the caller's sends, joins and broadcasts. False
-    /// when the loop has ended.</summary>
+    /// <summary>
+    /// Posts a user's action to the loop, in order with the caller's sends, joins and broadcasts. Returns false if the
+    /// loop has ended.
+    /// </summary>
     internal bool PostAction(ControlAction action, object? first, object? second)
     {
         lock (_gate)
@@ -321,7 +324,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     void IThreadPoolWorkItem.Execute()
     {
-        // Whose posts are waited for posts again by way of a callback or two. A post that renews the patience meanwhile may be missed: one time less.
+        // A program that waits for these posts posts again in a callback or two. A concurrent renewal may be missed once.
         if (_patience > 0 && _lingered < MostLingering && IsLoopAsleep)
         {
             _patience--;
@@ -331,7 +334,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         }
 
         _lingered = 0;
-        // First: whoever posts from here on queues the next one.
+        // First, because a later post queues the next wake-up.
         Interlocked.Exchange(ref _wakeIsQueued, 0);
         WakeIfSleeping();
     }
@@ -682,7 +685,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);
                 break;
             case DataKind.Post:
-                // It may be what goes on from other threads: what it sends goes behind all that they have sent.
+                // It may continue code of other threads, so its sends follow all that these have sent.
                 _staysInPlace = false;
                 _loop.RunControl((ControlAction)item.Payload!, item.Extra, item.More, 0);
                 break;
@@ -704,8 +707,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// The loop has ended: refuses everything from now on and runs what is left, so that nobody waits for ever. When it
-    /// returns, no other thread is about to wake the loop: the descriptor that wakes it may be closed.
+    /// Rejects all posts after the end of the loop and runs the remaining items, so that no caller waits permanently. When
+    /// it returns, no other thread is about to wake the loop: the descriptor for wake-ups may be closed.
     /// </summary>
     internal void Close()
     {
