@@ -5,7 +5,7 @@ namespace Chat_Server;
 
 /// <summary>One guest: lines in, lines out. The first line is the name. Callbacks are serialized, on the thread of the
 /// connection's loop: they must not block.</summary>
-public sealed class ChatSession(Room room) : FramedSession(FrameFormat.Line(limitBytes: 1024))
+public sealed class ChatSession(ChatRoom room) : FramedSession(FrameFormat.Line(limitBytes: 1024))
 {
     private string? _name;
 

@@ -7,10 +7,10 @@ HostApplicationBuilder builder = Host.CreateApplicationBuilder(new HostApplicati
 
 // Settings of the application, in addition to those of the server. An error in either ends the program before it
 // listens.
-builder.Services.AddOptions<RoomOptions>().BindConfiguration("Room")
+builder.Services.AddOptions<ChatRoomOptions>().BindConfiguration("Room")
     .Validate(room => room.LongestName is >= 1 and <= 100, "Room:LongestName: 1 to 100")
     .ValidateOnStart();
-builder.Services.AddSingleton<Room>();
+builder.Services.AddSingleton<ChatRoom>();
 
 // The server's options are in the section Chat of appsettings.json. Sessions get services by their constructor.
 builder.Services.AddWhimbrelServer<ChatSession>("Chat");

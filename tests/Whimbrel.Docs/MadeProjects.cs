@@ -1,12 +1,13 @@
 namespace Whimbrel.Docs;
 
-// One project per template: installed from the packed feed into a separate hive, created as a user does, and built
-// together.
+// Projects of all templates: installed from the packed feed into a separate hive, created as a user does, and built
+// together. Three names are those of the README: a template's class must not have the name of its own namespace.
 public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
 {
-    private static readonly TimeSpan _limit = TimeSpan.FromMinutes(5);
+    public static readonly TimeSpan Limit = TimeSpan.FromMinutes(5);
 
-    private static readonly (string Template, string Name)[] _projects = [("whimbrel-echo", "MyEcho"), ("whimbrel-chat", "MyChat"), ("whimbrel-web", "My-Site")];
+    public static IReadOnlyList<(string Template, string Name)> Projects { get; } =
+        [("whimbrel-echo", "Echo"), ("whimbrel-chat", "Chat"), ("whimbrel-web", "Notes"), ("whimbrel-web", "My-Site")];
 
     private string? _failure;
 
@@ -24,7 +25,7 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
         var hive = feed.NewFolder("hive");
         var package = Directory.EnumerateFiles(feed.Feed, "Whimbrel.Templates.*.nupkg").Single();
         await RunAsync(folder, "new", "install", package, "--debug:custom-hive", hive);
-        foreach (var (template, name) in _projects) await RunAsync(folder, "new", template, "-o", name, "--debug:custom-hive", hive, "--no-update-check");
+        foreach (var (template, name) in Projects) await RunAsync(folder, "new", template, "-o", name, "--debug:custom-hive", hive, "--no-update-check");
 
         var all = Path.Combine(folder, "all.proj");
         await File.WriteAllTextAsync(all, """
@@ -42,7 +43,7 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
     private async Task RunAsync(string folder, params string[] arguments)
     {
         if (_failure is not null) return;
-        var (code, output) = await Command.RunAsync(folder, _limit, "dotnet", arguments);
+        var (code, output) = await Command.RunAsync(folder, Limit, "dotnet", arguments);
         if (code != 0) _failure = $"dotnet {string.Join(' ', arguments)}:\n{output}";
     }
 }

@@ -2,12 +2,12 @@ using Chat_Server;
 using Microsoft.Extensions.Options;
 using Whimbrel.Testing;
 
-/// <summary>Sessions as the server runs them, without sockets or threads. `dotnet run --project tests` runs these
+/// <summary>Sessions as the server runs them, without sockets or threads. `dotnet test tests` runs these
 /// tests.</summary>
 public sealed class ChatTests : IDisposable
 {
     private readonly TestNetwork _network = new(seed: 1);
-    private readonly Room _room = new(Options.Create(new RoomOptions()));
+    private readonly ChatRoom _room = new(Options.Create(new ChatRoomOptions()));
 
     public void Dispose() => _network.Dispose();
 

@@ -1,7 +1,7 @@
 namespace Web_Server;
 
 /// <summary>Notes of the users: in memory, up to a limit. Used by all loops.</summary>
-internal sealed class Notes
+internal sealed class NoteStore
 {
     private const int Limit = 1000;
 

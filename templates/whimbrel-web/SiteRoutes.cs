@@ -4,9 +4,9 @@ namespace Web_Server;
 
 /// <summary> The routes. A handler runs on the loop of its connection and must not block. An async handler may await;
 /// its optional third parameter is a token that is cancelled when the client disconnects. </summary>
-internal static class Site
+internal static class SiteRoutes
 {
-    internal static void Map(HttpServer web, Notes notes, string folder)
+    internal static void Map(HttpServer web, NoteStore notes, string folder)
     {
         web.Get("/hello/{name}", (request, response) => response.Text($"Hello {request.Route["name"]}"));
 

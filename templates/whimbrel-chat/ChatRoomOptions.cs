@@ -1,7 +1,7 @@
 namespace Chat_Server;
 
 /// <summary>The section Room of appsettings.json.</summary>
-public sealed class RoomOptions
+public sealed class ChatRoomOptions
 {
     /// <summary>First line that a guest receives.</summary>
     public string Welcome { get; set; } = "Who are you?";
