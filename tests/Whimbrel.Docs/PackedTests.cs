@@ -18,6 +18,7 @@ public partial class PackedTests(PackedFeed feed)
     private static readonly Dictionary<string, string[]> _dependencies = new()
     {
         ["Whimbrel"] = [],
+        ["Whimbrel.Calls"] = ["Whimbrel"],
         ["Whimbrel.Cluster"] = ["Whimbrel"],
         ["Whimbrel.Cluster.Nats"] = ["Whimbrel.Cluster"],
         ["Whimbrel.Cluster.RabbitMq"] = ["RabbitMQ.Client", "Whimbrel.Cluster"],
@@ -31,6 +32,9 @@ public partial class PackedTests(PackedFeed feed)
         ["Whimbrel.Testing"] = ["Whimbrel"],
         [Tool] = [],
     };
+
+    // Packages that access internals of their dependencies, so that only one version of these fits.
+    private static readonly string[] _ofOneVersion = ["Whimbrel.Calls", "Whimbrel.Testing"];
 
     private static readonly string[] _precompiled = ["Whimbrel", "Whimbrel.Http"];
 
@@ -63,7 +67,7 @@ public partial class PackedTests(PackedFeed feed)
             .Where(e => e.Name.LocalName is "dependency" or "frameworkReference")
             .Select(e => (e.Attribute("id") ?? e.Attribute("name"))!.Value).Order(StringComparer.Ordinal));
         Assert.All(about.Descendants().Where(e => e.Name.LocalName == "dependency" && e.Attribute("id")!.Value.StartsWith("Whimbrel", StringComparison.Ordinal)),
-            e => Assert.Equal(Said("version"), e.Attribute("version")!.Value));
+            e => Assert.Equal(_ofOneVersion.Contains(package) ? $"[{Said("version")}]" : Said("version"), e.Attribute("version")!.Value));
 
         Assert.Equal([0x89, (byte)'P', (byte)'N', (byte)'G'], Bytes(archive, Said("icon"))[..4]);
         AssertPlain(Text(archive, Said("readme")));

@@ -164,6 +164,19 @@ public class CoreTests
     }
 
     [Fact]
+    public void Packages_that_see_internals_require_the_same_version() => Judge.None(
+        Repository.PathsEnding(".csproj").Where(p => p.StartsWith("src/", StringComparison.Ordinal)).SelectMany(p => Projects.PartsHaveOneVersion(p, Repository.Read(p))));
+
+    [Fact]
+    public void A_package_of_internals_without_an_exact_version_is_found()
+    {
+        const string SaysSo = "<Project><PropertyGroup><UsesInternals>true</UsesInternals></PropertyGroup></Project>";
+        Judge.Finds("does not say UsesInternals", Projects.PartsHaveOneVersion("src/Whimbrel.Calls/Whimbrel.Calls.csproj", "<Project />"));
+        Judge.Finds("sees none", Projects.PartsHaveOneVersion("src/Whimbrel.Http/Whimbrel.Http.csproj", SaysSo));
+        Judge.None(Projects.PartsHaveOneVersion("src/Whimbrel.Calls/Whimbrel.Calls.csproj", SaysSo));
+    }
+
+    [Fact]
     public void The_core_references_no_package() => Judge.None(
         Repository.Paths.Where(p => p == "src/Whimbrel/Whimbrel.csproj").SelectMany(p => Projects.CoreHasNoPackages(p, Repository.Read(p))));
 

@@ -81,14 +81,14 @@ internal static class Layers
     }
 
     /// 0 platform, buffers, diagnostics; 1 loops; 2 connections, TLS, datagrams and their options; 3 sessions; 4
-    /// groups; 5 engines; 6 selector; 7 servers, clients, calls and streams.
+    /// groups; 5 engines; 6 selector; 7 servers, clients and streams.
     internal static int LayerOf(string path)
     {
         var name = Path.GetFileNameWithoutExtension(path).Split('.')[0];
         if (path.StartsWith("Linux/", StringComparison.Ordinal) || path.StartsWith("Buffers/", StringComparison.Ordinal) || path.StartsWith("Diagnostics/", StringComparison.Ordinal)) return 0;
         if (EngineOf(path) is not null) return 5;
         if (name == "EngineSelector") return 6;
-        if (path.StartsWith("Streams/", StringComparison.Ordinal) || path.StartsWith("Calls/", StringComparison.Ordinal) || _hosts.Contains(name)) return 7;
+        if (path.StartsWith("Streams/", StringComparison.Ordinal) || _hosts.Contains(name)) return 7;
         if (_groups.Contains(name)) return 4;
         if (_sessions.Contains(name)) return 3;
         if (path.StartsWith("Engines/", StringComparison.Ordinal) || _loops.Contains(name)) return 1;

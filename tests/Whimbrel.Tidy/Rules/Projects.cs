@@ -46,7 +46,12 @@ internal static class Projects
         }
     }
 
-    /// Packages built on the core use its public API; only testing, tests and bench may access internals.
+    /// Parts of the core that are packages of their own: they were split from it for a smaller API, not for looser
+    /// coupling, and have the same version.
+    private static readonly string[] _parts = ["Whimbrel.Calls", "Whimbrel.Testing"];
+
+    /// Packages built on the core use its public API; only its parts, tests and bench may access internals, and a part
+    /// requires exactly its own version of the core.
     public static IEnumerable<Finding> FriendsAreTests(SourceFile file) =>
         file.Root.AttributeLists.SelectMany(l => l.Attributes)
             .Where(a => a.Name.ToString().Split('.')[^1] is "InternalsVisibleTo" or "InternalsVisibleToAttribute")
@@ -61,6 +66,13 @@ internal static class Projects
         where !IsTest(friend)
         select new Finding(path, 0, $"shows internals to {friend}: if it cannot be built on the public API, the public API is wrong");
 
+    public static IEnumerable<Finding> PartsHaveOneVersion(string path, string text)
+    {
+        bool isPart = _parts.Contains(Path.GetFileNameWithoutExtension(path)), saysSo = XDocument.Parse(text).Descendants("UsesInternals").Any(e => e.Value == "true");
+        if (isPart && !saysSo) yield return new Finding(path, 0, "does not say UsesInternals: it would accept other versions of the core, whose internals differ");
+        if (!isPart && saysSo) yield return new Finding(path, 0, "says UsesInternals, and sees none: it would accept one version of the core only");
+    }
+
     private static bool IsTest(string friend) =>
-        friend == "Whimbrel.Testing" || Repository.PathsEnding($"/{friend}.csproj").Any(p => p.StartsWith("tests/", StringComparison.Ordinal) || p.StartsWith("bench/", StringComparison.Ordinal));
+        _parts.Contains(friend) || Repository.PathsEnding($"/{friend}.csproj").Any(p => p.StartsWith("tests/", StringComparison.Ordinal) || p.StartsWith("bench/", StringComparison.Ordinal));
 }
