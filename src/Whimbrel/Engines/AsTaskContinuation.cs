@@ -3,9 +3,9 @@ using System.Threading.Tasks.Sources;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Tells <c>AsTask()</c>, which who blocks has to call, from an await. Both give the same flags, but the continuation of <c>AsTask</c> is one
-/// delegate of the runtime for each type of result. It is learnt from a probe; if a runtime ever makes one for each call, nothing is
-/// recognised and all stays in the session's order.
+/// Distinguishes <c>AsTask()</c>, which a blocking caller has to use, from an await. Both pass the same flags, but the
+/// continuation of <c>AsTask</c> is one delegate of the runtime for each result type. A probe reads that delegate once.
+/// If a runtime creates one per call, nothing is recognised, and every continuation runs in the session's order.
 /// </summary>
 internal static class AsTaskContinuation
 {

@@ -4,10 +4,14 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Measures how long one piece of user code has kept a loop's thread. The watchdog looks now and then; two looks that find the same piece have no
-/// other one between them. Time in which the thread was ready to run and got no cpu is taken off, where the kernel counts it.
+/// Measures how long one call of user code has occupied a loop's thread. The watchdog samples the loop periodically; if
+/// two samples find the same call, that call ran during the whole interval. Time in which the thread was runnable
+/// without a cpu is subtracted if the kernel reports it.
 /// </summary>
-/// <remarks>The watchdog's thread measures and accuses; the loop reads the verdict at the end of a turn, and may miss the last look.</remarks>
+/// <remarks>
+/// The watchdog's thread measures and records. The loop reads the record at the end of a turn and may miss the last
+/// sample.
+/// </remarks>
 internal sealed class CallWatch
 {
     private readonly Lock _gate = new();
@@ -21,17 +25,20 @@ internal sealed class CallWatch
     private long _cpuMs;
     private long _blockedMs;
 
-    // What took longest in one turn, if anything took too long.
+    // The longest call of one turn, if any exceeded the limit.
     private long _accusedTurn = -1;
     private string _who = "";
     private long _ownMs;
     private long _ownCpuMs;
 
-    /// <summary>Notes what runs now. False: the look before saw something else, and there is nothing to measure yet.</summary>
-    /// <param name="turn">When the loop's turn began.</param>
-    /// <param name="call">Number of the piece of user code in its loop.</param>
+    /// <summary>
+    /// Records the call that runs now. Returns false if the previous sample found another call, so that there is
+    /// nothing to measure yet.
+    /// </summary>
+    /// <param name="turn">Start time of the loop's turn.</param>
+    /// <param name="call">Number of the call of user code within its loop.</param>
     /// <param name="work">Name of the callback or work that runs; null for none.</param>
-    /// <param name="nowMs">Time of this look.</param>
+    /// <param name="nowMs">Time of this sample.</param>
     internal bool SeesAgain(long turn, long call, string? work, long nowMs)
     {
         if (_turn == turn && _call == call && ReferenceEquals(_work, work)) return true;
@@ -39,24 +46,30 @@ internal sealed class CallWatch
         return false;
     }
 
-    /// <summary>Milliseconds that the piece has taken itself so far: on a cpu, or waiting for something else than a cpu.</summary>
-    /// <param name="threadId">The kernel's number of the loop's thread, or 0.</param>
-    /// <param name="nowMs">Time of this look.</param>
-    /// <param name="limitMs">What is reported: a thread is not asked for its times before a tenth of that has passed.</param>
-    /// <param name="stoodStillMs">How much of the time between two moments the whole process did not run.</param>
+    /// <summary>
+    /// Returns the milliseconds that the call has used itself so far: on a cpu, or waiting for anything other than a
+    /// cpu.
+    /// </summary>
+    /// <param name="threadId">Kernel id of the loop's thread, or 0.</param>
+    /// <param name="nowMs">Time of this sample.</param>
+    /// <param name="limitMs">Reporting limit. The thread's times are read only after a tenth of it, because reading
+    /// costs system calls.</param>
+    /// <param name="stoodStillMs">Function that returns the part of an interval in which the whole process did not
+    /// run.</param>
     internal long MeasureOwn(int threadId, long nowMs, int limitMs, Func<long, long, long> stoodStillMs)
     {
         if (nowMs - _firstSeenMs < limitMs / 10) return 0;
         if (!ThreadTimes.TryRead(threadId, out ThreadTimes now)) return nowMs - _baseMs - stoodStillMs(_baseMs, nowMs);
         if (!_hasBase)
         {
-            // What was before is not counted: how much of it was a wait for a cpu is not known.
+            // Earlier time is not counted, because the part of it that was spent waiting for a cpu is unknown.
             (_base, _hasBase, _baseMs, _blockedMs) = (now, true, nowMs, 0);
             return 0;
         }
 
         _cpuMs = now.CpuMs - _base.CpuMs;
-        // While it is ready to run, the wait for a cpu that lasts is not counted yet, and would look like a wait for something else.
+        // While the thread is runnable, the kernel has not yet added the current wait for a cpu, so it would be taken
+        // for another wait.
         if (!now.IsRunnable) _blockedMs = Math.Max(0, nowMs - _baseMs - _cpuMs - (now.QueuedMs - _base.QueuedMs) - stoodStillMs(_baseMs, nowMs));
         return _cpuMs + _blockedMs;
     }
@@ -71,7 +84,10 @@ internal sealed class CallWatch
         }
     }
 
-    /// <summary>What took too long in this turn, and how long as a part of a message. The loop's thread, and the watchdog's.</summary>
+    /// <summary>
+    /// Returns the call that exceeded the limit in this turn, and its duration. Called by the loop's thread and the
+    /// watchdog's.
+    /// </summary>
     internal bool IsAccused(long turn, out string who, out long ownMs)
     {
         // tidy: allowed because it is the watchdog's own thread, or a loop whose turn was too long
@@ -82,7 +98,10 @@ internal sealed class CallWatch
         }
     }
 
-    /// <summary>"213 ms (3 ms of cpu time)": what was accused either computed, or waited.</summary>
+    /// <summary>
+    /// Returns the duration for a message, for example "213 ms (3 ms of cpu time)". The cpu time shows whether the call
+    /// computed or waited.
+    /// </summary>
     internal string TextOf(long ownMs)
     {
         // tidy: allowed because it is the watchdog's own thread, or a loop whose turn was too long

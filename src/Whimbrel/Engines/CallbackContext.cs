@@ -1,18 +1,22 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What an <c>async void</c> hook or override of a user finds as its context. Such a method gives its exceptions to the context that it began in;
-/// without one the runtime ends the process. Here they become a notice. Awaits of tasks continue on the thread pool, as they do without a context.
-/// Set only around hooks, and around overrides of a class that has one which is async void: a continuation of other code, run inside of the
-/// call, would find it as well and leave its loop. One for each engine.
+/// SynchronizationContext of <c>async void</c> hooks and overrides of users. The runtime passes the exceptions of such
+/// a method to the context in which it started; without a context the process ends. This context reports them as
+/// diagnostic events. Awaits of tasks continue on the thread pool, as without a context. It is set only around hooks,
+/// and around overrides of a class that has an <c>async void</c> override. Otherwise a continuation of other code that
+/// runs inside the call would capture it and leave its loop. One instance for each engine.
 /// </summary>
 internal sealed class CallbackContext(Engine engine) : SynchronizationContext
 {
-    /// <summary>A continuation of an await, or the runtime's last step of an <c>async void</c> method that threw. Any thread.</summary>
+    /// <summary>
+    /// Runs a continuation of an await, or the runtime's last step of an <c>async void</c> method that threw. Any
+    /// thread.
+    /// </summary>
     // tidy: allowed because a captured await of foreign code is not the hot path
     public override void Post(SendOrPostCallback d, object? state) => engine.Offload(static call => ((Call)call!).Run(), new Call(engine, d, state));
 
-    /// <summary>At once, on the caller's thread.</summary>
+    /// <summary>Runs the callback immediately, on the caller's thread.</summary>
     public override void Send(SendOrPostCallback d, object? state) => new Call(engine, d, state).Run();
 
     public override SynchronizationContext CreateCopy() => this;

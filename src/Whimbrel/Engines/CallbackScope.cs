@@ -1,6 +1,9 @@
 namespace Whimbrel.Engines;
 
-/// <summary>The calling thread has the engine's <see cref="CallbackContext"/> until this is disposed. See there for which calls have it.</summary>
+/// <summary>
+/// Sets the engine's <see cref="CallbackContext"/> on the calling thread until the scope is disposed.
+/// <see cref="CallbackContext"/> lists the calls that have it.
+/// </summary>
 internal readonly ref struct CallbackScope
 {
     private readonly SynchronizationContext? _outer;

@@ -5,23 +5,28 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// The result of an operation that somebody awaits. Completed once, from any thread. The continuation runs on the loop
-/// if it was awaited there, in a turn of its own and never inside the caller's stack; awaited in a callback on the pool,
-/// in the order of that session's callbacks; else wherever the engine offloads to (the thread pool). No SynchronizationContext is used. Reusable after <see cref="GetResult"/> by <see cref="Reset"/>.
-/// In a callback on the pool <c>AsTask</c> alone stands apart from that order: it is what a callback blocks on, and what waits for its return would
-/// never come (<see cref="AsTaskContinuation"/>).
+/// Awaitable result of an operation. Completed once, from any thread, and reusable after <see cref="GetResult"/> by
+/// <see cref="Reset"/>. No SynchronizationContext is used.
 /// </summary>
+/// <remarks>
+/// <para>The continuation never runs inside the completing call. It runs on the loop, in a later turn, if it was
+/// awaited there. If it was awaited in a callback on the pool, it runs in the order of the session's callbacks.
+/// Otherwise it runs where the engine offloads work (the thread pool).</para>
+/// <para>In a callback on the pool, the continuation of <c>AsTask</c> is exempt from that order: a callback that blocks
+/// on the task would otherwise wait for its own return (<see cref="AsTaskContinuation"/>).</para>
+/// </remarks>
 internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoolWorkItem
 {
     private static readonly Action<object?> s_done = static _ => { };
     private static readonly Action<object?> s_signal = static signal => ((ManualResetEventSlim)signal!).Set();
 
-    // The whole life of one use, in one word: nothing, then who waits, then s_done. The exchange of s_done *is* the completion: whoever
-    // sees it may take the result and use the object again at once, while the completer is still on its way out of Complete.
+    // State of one use in one field: null, then the awaiter's continuation, then s_done. The exchange of s_done is the
+    // completion: a thread that sees it may take the result and reuse the object at once, while the completing thread
+    // is still inside Complete.
     private Action<object?>? _continuation;
     private object? _state;
     private ExecutionContext? _context;
-    private object? _awaitedOn; // a loop, or the strand of a session on the pool; from an offload on the continuation
+    private object? _awaitedOn; // loop, or strand of a session on the pool; after Offload the continuation
     private T _result = default!;
     private Exception? _exception;
     private short _version;
@@ -54,11 +59,14 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
     {
         Completing();
         Action<object?>? continuation = Interlocked.Exchange(ref _continuation, s_done);
-        // With a continuation the object is the completer's until that runs. Without one it is the awaiter's already: not a field of it is touched.
+        // With a continuation, the completing thread owns the object until the continuation runs. Without one, the
+        // awaiter may own it already, so no field is touched.
         if (continuation is not null) Schedule(continuation, _state);
     }
 
-    /// <summary>The result stands here, and nobody can see it yet. Where a test holds the completer up.</summary>
+    /// <summary>
+    /// Called when the result is set and not yet visible. A hook for tests that delay the completing thread.
+    /// </summary>
     private protected virtual void Completing()
     {
     }
@@ -67,7 +75,8 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
     {
         if (ReferenceEquals(continuation, s_signal))
         {
-            // Somebody blocks: a hop over the pool would need a free thread of it, and they may all be blocked here.
+            // A thread blocks on this signal. Going through the pool would need a free pool thread, and all of them may
+            // be blocked here.
             continuation(state);
             return;
         }
@@ -79,10 +88,13 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
         else Offload(continuation, state);
     }
 
-    /// <summary>True when its awaiter goes on elsewhere than where it awaited, and was sent there.</summary>
+    /// <summary>Returns true if the continuation was posted to another place than the one that awaited.</summary>
     private protected virtual bool TryPlace(Action<object?> continuation, object? state) => false;
 
-    /// <summary>Where an awaiter goes on that awaited on no loop and on no strand. The completion is the work item itself, so that this allocates nothing.</summary>
+    /// <summary>
+    /// Runs the continuation of an awaiter that was on no loop and on no strand. The completion is the work item
+    /// itself, so this allocates nothing.
+    /// </summary>
     private protected virtual void Offload(Action<object?> continuation, object? state)
     {
         _awaitedOn = continuation;
@@ -92,17 +104,20 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
 
     void IThreadPoolWorkItem.Execute()
     {
-        // In the call it may be used again.
+        // Read the state first: the call may reuse this object.
         object? state = _state;
         ((Action<object?>)_awaitedOn!)(state);
     }
 
-    // A method of its own: where it stands in another, the closure is made even when it is not needed.
+    // A separate method, because otherwise the closure would be allocated even if it is not needed.
     private static Action<object?> InContext(ExecutionContext context, Action<object?> inner) =>
         // tidy: allowed because only callers that flow their context come here, never async methods
         state => ExecutionContext.Run(context, x => inner(x), state);
 
-    /// <summary>For a thread that is no loop's and wants to block: set by whoever completes this. Null when it is completed already.</summary>
+    /// <summary>
+    /// Returns an event that completion sets, for a thread outside the loops that blocks. Null if it is already
+    /// completed.
+    /// </summary>
     internal ManualResetEventSlim? SignalWhenCompleted()
     {
         if (Strand.Current is { } strand) LeaveOrder(strand);
@@ -140,12 +155,15 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
 
     private void LeaveOrder(Strand strand)
     {
-        // What the callback has sent leaves now, and not when it returns: perhaps that is what it waits for.
+        // Messages that the callback has sent so far leave now, not when it returns, because the callback may wait for
+        // their effect.
         strand.FlushBatch();
         AwaitedApart(strand);
     }
 
-    /// <summary>The callback on the pool that asks may block until the end. Called once, before the continuation is there.</summary>
+    /// <summary>
+    /// Called once, before the continuation is set, if the awaiting callback on the pool may block until completion.
+    /// </summary>
     private protected virtual void AwaitedApart(Strand strand)
     {
     }
@@ -169,7 +187,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
         Throw.State("This ValueTask has not completed. Await it, or block on its AsTask().");
     }
 
-    /// <summary>The one awaiter has its result: the object may be used again.</summary>
+    /// <summary>Called when the single awaiter has taken the result: the object may be reused.</summary>
     private protected virtual void Consumed()
     {
     }

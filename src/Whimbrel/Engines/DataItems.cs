@@ -1,20 +1,20 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// A growing list of items in segments: a burst copies nothing that is there already, and what it made it grow to is not
-/// kept. Its mailbox guards it.
+/// List of items in segments. Growing copies no existing item, and memory added by a burst is released. The owning
+/// mailbox serializes access.
 /// </summary>
 internal sealed class DataItems
 {
     internal const int SegmentItems = 256;
     internal const int SegmentsKept = 32;
 
-    // The first one is there from the start: a send of another thread allocates nothing.
+    // The first segment exists from the start, so that a send of another thread allocates nothing.
     private DataItem[]?[] _segments = [new DataItem[SegmentItems], null, null, null];
 
     internal int Count { get; private set; }
 
-    /// <summary>Segments that hold memory now.</summary>
+    /// <summary>Number of segments that hold memory now.</summary>
     internal int SegmentCount => Array.FindLastIndex(_segments, static s => s is not null) + 1;
 
     internal ref DataItem this[int index] => ref _segments[index / SegmentItems]![index % SegmentItems];
@@ -27,7 +27,7 @@ internal sealed class DataItems
         return ref _segments[segment]![Count++ % SegmentItems];
     }
 
-    /// <summary>Every item was set to its default by who ran it.</summary>
+    /// <summary>Empties the list. The loop has set every processed item to its default.</summary>
     internal void Reset()
     {
         if (Count > SegmentItems * SegmentsKept) Array.Resize(ref _segments, SegmentsKept);

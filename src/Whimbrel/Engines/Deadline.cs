@@ -1,14 +1,16 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// The moment at which a stop stops waiting, though every loop and every thread of the pool may be blocked: one thread of the
-/// process sleeps until the next one. What is to be done then is done on a thread of its own, because it completes what users await.
+/// Time at which a stop stops waiting, even if every loop and every pool thread is blocked. One thread of the process
+/// sleeps until the next deadline. Each action runs on a thread of its own, because it completes tasks that users
+/// await.
 /// </summary>
 internal sealed class Deadline
 {
     private static readonly object s_gate = new();
     private static readonly List<Deadline> s_armed = [];
-    private const int LastsMs = 5_000; // without anything to do: a stop has several steps
+    // idle time after which the thread ends; longer than the pause between two steps of a stop
+    private const int LastsMs = 5_000;
 
     private static bool s_isRunning;
 
@@ -22,15 +24,15 @@ internal sealed class Deadline
         _state = state;
     }
 
-    /// <summary>On the clock of its engine.</summary>
+    /// <summary>Due time on the engine's clock.</summary>
     internal long DueMs { get; }
 
     internal void Run() => _action(_state);
 
-    /// <summary>On real clocks. Any thread.</summary>
+    /// <summary>Starts waiting, on the real clock. Any thread.</summary>
     internal void Arm()
     {
-        // tidy: allowed because it runs at the stop of something only
+        // tidy: allowed because it runs only during a stop
         lock (s_gate)
         {
             s_armed.Add(this);
@@ -42,10 +44,10 @@ internal sealed class Deadline
         new Thread(RunAll) { IsBackground = true, Name = "whimbrel-deadlines" }.UnsafeStart();
     }
 
-    /// <summary>Any thread; it may be running already.</summary>
+    /// <summary>Cancels the deadline. Any thread; the action may already be running.</summary>
     internal void Disarm()
     {
-        // tidy: allowed because it runs at the stop of something only
+        // tidy: allowed because it runs only during a stop
         lock (s_gate) s_armed.Remove(this);
     }
 
@@ -54,7 +56,9 @@ internal sealed class Deadline
         while (TakeNext() is { } due) RunOnItsOwn(due);
     }
 
-    /// <summary>Waits for the next one that is due. Null when there is none left, and the thread ends.</summary>
+    /// <summary>
+    /// Waits for the next deadline and removes it. Returns null if none is left; then the thread ends.
+    /// </summary>
     private static Deadline? TakeNext()
     {
         // tidy: allowed because it is the deadlines' own thread
@@ -62,7 +66,7 @@ internal sealed class Deadline
         {
             while (true)
             {
-                // tidy: allowed because there are as many as stops under way
+                // tidy: allowed because there are as many as stops in progress
                 Deadline? next = s_armed.MinBy(static d => d.DueMs);
                 long leftMs = next is null ? LastsMs : next.DueMs - Engine.ClockMs;
                 if (leftMs > 0)
@@ -86,7 +90,7 @@ internal sealed class Deadline
         }
         catch (Exception e) when (e is OutOfMemoryException or ThreadStartException)
         {
-            // Out of threads: better late for the others than never for this one.
+            // No thread could be created. Running the action here delays the other deadlines, but loses none.
             due.Run();
         }
     }

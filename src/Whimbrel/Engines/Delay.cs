@@ -1,6 +1,6 @@
 namespace Whimbrel.Engines;
 
-/// <summary>The timer and the result of one <see cref="Loop.DelayAsync"/>.</summary>
+/// <summary>Timer and result of one <see cref="Loop.DelayAsync"/>.</summary>
 internal sealed class Delay(Loop loop, CancellationToken cancellation) : LoopTimer(loop)
 {
     private readonly Completion<bool> _done = new(loop.Engine);
@@ -11,7 +11,8 @@ internal sealed class Delay(Loop loop, CancellationToken cancellation) : LoopTim
     internal void WatchCancellation()
     {
         if (!cancellation.CanBeCanceled) return;
-        // The loop may complete it at the same time and wants the registration then: whoever comes second gives it back.
+        // The loop may complete the delay at the same time and then needs the registration: the later of the two
+        // releases it.
         TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static timer => ((Delay)timer!).Cancel(), this));
         if (_done.IsCompleted) _registration.Unregister();
     }

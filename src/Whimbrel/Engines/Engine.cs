@@ -9,17 +9,19 @@ using Whimbrel.Linux;
 namespace Whimbrel;
 
 /// <summary>
-/// A set of loops on one kernel interface; servers and clients share it. Starts on first use. A server or client never stops
-/// an engine: who made it does. Derive from it for the events of its life.
+/// A set of loops on one kernel interface, shared by servers and clients. Starts on first use. Servers and clients
+/// never stop an engine; the code that created it does. Derive from it to override its lifecycle events.
 /// </summary>
 /// <remarks>
-/// <para>Life: stopped, starting, started, stopping, stopped, and so on until it is disposed. A first use (a server that starts, a client
-/// that connects, <see cref="Post(Action)"/>, <see cref="Loop.Run"/>) starts it; <see cref="StartAsync"/> does so explicitly. After an explicit
-/// stop only an explicit start begins again, and uses throw <see cref="InvalidOperationException"/>; after dispose they throw
-/// <see cref="ObjectDisposedException"/>. Posting throws in neither case: it gives false.</para>
-/// <para>The loops stay the same objects over stops and starts, and keep their counters and group memberships' place; connections,
-/// listeners and timers end with a stop. Servers on it are told by the end of their sessions (<see cref="CloseCause.EngineStopped"/>), and
-/// listen again when they are stopped and started; clients may dial again.</para>
+/// <para>Lifecycle: stopped, starting, started, stopping, stopped, and so on until it is disposed. A first use (a
+/// starting server, a connecting client, <see cref="Post(Action)"/>, <see cref="Loop.Run"/>) starts it;
+/// <see cref="StartAsync"/> starts it explicitly. After an explicit stop only an explicit start starts it again, and
+/// uses throw <see cref="InvalidOperationException"/>. After dispose they throw <see cref="ObjectDisposedException"/>.
+/// Posting throws in neither case but returns false.</para>
+/// <para>The loops are the same objects after a restart. They keep their counters and group shards; connections,
+/// listeners and timers end with a stop. Servers on the engine are notified by the end of their sessions
+/// (<see cref="CloseCause.EngineStopped"/>), and listen again when they are stopped and started. Clients may connect
+/// again.</para>
 /// </remarks>
 public class Engine : IAsyncDisposable
 {
@@ -28,8 +30,8 @@ public class Engine : IAsyncDisposable
     private static long s_lastId;
 
     private readonly Lock _gate = new();
-    private readonly Lock _startGate = new(); // held during a start, so that others can wait for it
-    private readonly List<StopWait<bool>> _waiting = []; // for the end
+    private readonly Lock _startGate = new(); // held during a start, so that other threads can wait for it
+    private readonly List<StopWait<bool>> _waiting = []; // callers of StopAsync
     private ManualResetEventSlim? _threadsBegan;
     private ManualResetEventSlim? _failedStartEnded;
     private Exception? _startFailure;
@@ -45,19 +47,25 @@ public class Engine : IAsyncDisposable
     private long _userExceptions;
 
     /// <summary>
-    /// What a stop waits after its deadline for callbacks that are on their way out; then it returns, whatever still runs. One second: for
-    /// a loop that lives an abort is a matter of microseconds, and of some hundred milliseconds on a machine with much too much to do.
+    /// Time that a stop waits after its deadline for callbacks that are about to return. It then returns even if some
+    /// are still running. One second: a running loop aborts its connections in microseconds, and in some hundred
+    /// milliseconds on an overloaded machine.
     /// </summary>
     internal static readonly TimeSpan StopGrace = TimeSpan.FromSeconds(1);
 
-    /// <summary>Makes an engine; nothing is opened before it starts. Throws when the options have a mistake or ask for what this system does not have.</summary>
-    /// <param name="options">Null takes the defaults.</param>
+    /// <summary>
+    /// Creates an engine; nothing is opened before it starts. Throws if the options are invalid or require a feature
+    /// that this system lacks.
+    /// </summary>
+    /// <param name="options">Options; null for the defaults.</param>
     public Engine(EngineOptions? options = null)
         : this(options ?? new EngineOptions(), static asked => EngineSelector.Choose(asked, Environment.GetEnvironmentVariable(EngineSelector.Variable)))
     {
     }
 
-    /// <summary>With the choice made by <paramref name="choose"/>, after the options have been checked.</summary>
+    /// <summary>
+    /// Creates an engine of the kind that <paramref name="choose"/> returns, after the options have been validated.
+    /// </summary>
     internal Engine(EngineOptions options, Func<EngineKind, EngineChoice> choose)
     {
         options.Validate();
@@ -76,7 +84,7 @@ public class Engine : IAsyncDisposable
         }
     }
 
-    /// <summary>For engines that run their loops themselves (the memory engine).</summary>
+    /// <summary>Creates an engine that runs its loops itself (the memory engine).</summary>
     internal Engine(string kindName, string reason, EngineOptions options)
     {
         options.Validate();
@@ -98,7 +106,9 @@ public class Engine : IAsyncDisposable
         Stopping,
     }
 
-    /// <summary>The process-wide engine: a background thread for each core, started on first use, never disposed.</summary>
+    /// <summary>
+    /// The process-wide engine: one background thread for each core, started on first use, never disposed.
+    /// </summary>
     public static Engine Default
     {
         get
@@ -108,20 +118,23 @@ public class Engine : IAsyncDisposable
         }
     }
 
-    /// <summary>Which engine was chosen; <see cref="EngineKind.Auto"/> for engines that are not of this library's own choice.</summary>
+    /// <summary>
+    /// Kind of the engine; <see cref="EngineKind.Auto"/> for engines that are not part of this library's selection.
+    /// </summary>
     public EngineKind Kind { get; }
 
-    /// <summary>The chosen engine's name in lower case, as in messages.</summary>
+    /// <summary>Name of the kind in lower case, as used in messages.</summary>
     public string KindName { get; }
 
-    /// <summary>Why this engine was chosen.</summary>
+    /// <summary>Reason why this kind was selected.</summary>
     public string Reason { get; }
 
     /// <summary>
-    /// Whether an engine can run here, and if not, why and what would allow it; for <see cref="EngineKind.Auto"/> which one it takes. Asks the
-    /// system once in a process, for io_uring in about a millisecond. Any thread; throws nothing for what the system answers.
+    /// Returns whether an engine can run here, and if not, the reason and the remedy; for <see cref="EngineKind.Auto"/>
+    /// the kind that would be used. Queries the system once per process; for io_uring this takes about a millisecond.
+    /// Any thread; system errors are not thrown.
     /// </summary>
-    /// <param name="kind">The engine.</param>
+    /// <param name="kind">Kind of the engine.</param>
     public static EngineSupport SupportFor(EngineKind kind)
     {
         if (!Enum.IsDefined(kind)) throw new ArgumentOutOfRangeException(nameof(kind), kind, "There is no such engine.");
@@ -133,16 +146,19 @@ public class Engine : IAsyncDisposable
 
     internal Loop[] Loops { get; private protected set; }
 
-    /// <summary>The descriptors that stay free. None for engines that run their loops themselves.</summary>
+    /// <summary>Margin of free descriptors. None for engines that run their loops themselves.</summary>
     internal DescriptorMargin Descriptors { get; private protected init; }
 
     /// <summary>True from the end of a start to the beginning of a stop.</summary>
     public bool IsStarted => _life == Life.Started;
 
-    /// <summary>The options it was made with.</summary>
+    /// <summary>Options passed to the constructor.</summary>
     public EngineOptions Options { get; }
 
-    /// <summary>What other threads have on their way to the loops, what was refused, and how often the loops turned. Any thread; a moment old.</summary>
+    /// <summary>
+    /// Returns the size of unprocessed cross-thread work, rejected sends, and turns of the loops. Any thread; values
+    /// may be slightly outdated.
+    /// </summary>
     public EngineCounters ReadCounters()
     {
         long turns = 0, empty = 0, completions = 0;
@@ -169,59 +185,73 @@ public class Engine : IAsyncDisposable
     /// <summary>Monotonic milliseconds.</summary>
     internal virtual long NowMs => ClockMs;
 
-    /// <summary>The clock of all engines whose time is not their own.</summary>
+    /// <summary>Real clock of all engines without virtual time.</summary>
     internal static long ClockMs => Stopwatch.GetTimestamp() / (Stopwatch.Frequency / 1000);
 
-    /// <summary>The same, rounded up.</summary>
+    /// <summary>Monotonic milliseconds, rounded up.</summary>
     internal virtual long NextMs => (Stopwatch.GetTimestamp() + (Stopwatch.Frequency / 1000) - 1) / (Stopwatch.Frequency / 1000);
 
-    /// <summary>A fine clock for how long work took, in ticks of Stopwatch. Virtual time stands still in it.</summary>
+    /// <summary>Fine clock for durations of work, in Stopwatch ticks. It does not follow virtual time.</summary>
     internal virtual long WorkTicks => Stopwatch.GetTimestamp();
 
-    /// <summary>The same clock, up to <see cref="CoarseLagMs"/> behind, for a third of the price: what a turn looks at though no timer is near.</summary>
+    /// <summary>
+    /// Monotonic milliseconds, late by up to <see cref="CoarseLagMs"/>, at a third of the cost. A turn reads it when no
+    /// timer is near.
+    /// </summary>
     internal virtual long CoarseMs => CoarseClockMs;
 
     internal static long CoarseClockMs => KernelProbe.HasCoarseClock ? Environment.TickCount64 : ClockMs;
 
-    /// <summary>Ticks that the compiler took on the calling thread so far: user code that runs for the first time is not to blame for them.</summary>
+    /// <summary>
+    /// Ticks that JIT compilation has used on the calling thread so far. They are subtracted from the duration of user
+    /// code that runs for the first time.
+    /// </summary>
     internal virtual long CompiledTicks => JitInfo.GetCompilationTime(currentThread: true).Ticks;
 
-    /// <summary>How much of this time on the coarse clock the process as a whole did not run.</summary>
+    /// <summary>
+    /// Returns the part of this interval, on the coarse clock, in which the whole process did not run.
+    /// </summary>
     internal virtual long StoodStillMs(long fromMs, long toMs) => Watchdog.StoodStillMs(fromMs, toMs);
 
-    /// <summary>One tick of the slowest kernel that is built (100 Hz), and some.</summary>
+    /// <summary>One tick of the slowest configured kernel (100 Hz), with a margin.</summary>
     internal const int CoarseLagMs = 16;
 
-    /// <summary>The wall clock.</summary>
+    /// <summary>Wall clock.</summary>
     internal virtual DateTimeOffset UtcNow => DateTimeOffset.UtcNow;
 
-    /// <summary>Work items that wait for a thread of the pool.</summary>
+    /// <summary>Number of work items that wait for a thread of the pool.</summary>
     internal virtual long QueuedOnPool => ThreadPool.PendingWorkItemCount;
 
-    /// <summary>The watchdog's thread looks at its loops.</summary>
+    /// <summary>True if the watchdog's thread samples these loops.</summary>
     internal virtual bool HasWatchdog => true;
 
-    /// <summary>The library has broken a contract of its own. An engine that checks them throws.</summary>
+    /// <summary>
+    /// Called when the library has broken one of its own contracts. An engine that checks contracts throws.
+    /// </summary>
     internal virtual void Violated(string what) => Debug.Fail(what);
 
-    /// <summary>That is what such an engine has thrown: it ends the run, and not a connection.</summary>
+    /// <summary>
+    /// True for an exception thrown by <see cref="Violated"/>: it ends the test run, not only a connection.
+    /// </summary>
     internal virtual bool EndsRun(Exception exception) => false;
 
-    /// <summary>What was lent is overwritten behind the call, also in Release builds.</summary>
+    /// <summary>True if lent memory is overwritten after the call, also in Release builds.</summary>
     internal virtual bool PoisonsLent => false;
 
-    /// <summary>Several listeners of one server can have the same TCP port, and the system spreads connections among them.</summary>
+    /// <summary>
+    /// True if several listeners of one server can share a TCP port, among which the system distributes connections.
+    /// </summary>
     internal virtual bool CanSharePorts => Connections.SocketFactory.CanSharePorts;
 
     /// <summary>
-    /// Exceptions of user code that the library caught since the engine was made: in overrides, factories, handlers, timers, posted actions. Each is
-    /// counted, told or not. Any thread.
+    /// Number of exceptions of user code that the library has caught since the engine was created: in overrides,
+    /// factories, handlers, timers and posted actions. Each is counted, whether or not it was reported. Any thread.
     /// </summary>
     public long UserExceptionCount => Volatile.Read(ref _userExceptions);
 
-    /// <summary>One of the engine's loops; the same object over stops and starts. Starts nothing.</summary>
-    /// <param name="index">0 up to <see cref="LoopCount"/> - 1.</param>
-    /// <exception cref="ArgumentOutOfRangeException"><paramref name="index"/> is not in that range.</exception>
+    /// <summary>Returns one of the engine's loops, which is the same object after a restart. Starts nothing.</summary>
+    /// <param name="index">Index of the loop: 0 to <see cref="LoopCount"/> - 1.</param>
+    /// <exception cref="ArgumentOutOfRangeException"><paramref name="index"/> is outside that range.</exception>
     public Loop GetLoop(int index)
     {
         if ((uint)index >= (uint)Loops.Length) Throw.OutOfRange(nameof(index), index, $"0 up to LoopCount - 1 ({Loops.Length - 1})");
@@ -230,44 +260,56 @@ public class Engine : IAsyncDisposable
 
     internal static long NextConnectionId() => Interlocked.Increment(ref s_lastId);
 
-    /// <summary>The loop for the next connection: round robin.</summary>
+    /// <summary>Returns the loop for the next connection: round robin.</summary>
     internal Loop NextLoop() => Loops[(uint)Interlocked.Increment(ref _nextLoop) % (uint)Loops.Length];
 
     internal virtual bool Supports(EndPoint endPoint) => false;
 
-    /// <summary>The end point of an address whose scheme is neither tcp nor unix; null when this engine has none of that kind.</summary>
+    /// <summary>
+    /// Returns the end point of an address whose scheme is neither tcp nor unix; null if this engine does not know the
+    /// scheme.
+    /// </summary>
     internal virtual EndPoint? EndPointOf(NetworkAddress address) => null;
 
     internal Resolver Resolver { get; }
 
-    /// <summary>Of posts that were awaited. Any thread.</summary>
+    /// <summary>Pool of objects for awaited posts. Any thread.</summary>
     internal System.Collections.Concurrent.ConcurrentQueue<PostedCall> SparePosts { get; } = new();
 
     internal NoticePaces ExceptionNotices { get; } = new();
 
-    /// <summary>Finds the addresses of a host name, off the loops; ends in one <see cref="HostLookup.Complete"/>, on any thread.</summary>
+    /// <summary>
+    /// Starts to resolve a host name outside the loops. Each lookup ends in one <see cref="HostLookup.Complete"/>, on
+    /// any thread.
+    /// </summary>
     internal virtual void StartLookup(HostLookup lookup) => Offload(static l => ((HostLookup)l!).Run(), lookup);
 
-    /// <summary>The number of the network interface of that name or address. Asks the system: off the loops. Throws <see cref="NetworkException"/> when there is none.</summary>
+    /// <summary>
+    /// Returns the index of the network interface with this name or address. Makes system calls, so it is not called on
+    /// loops. Throws <see cref="NetworkException"/> if there is none.
+    /// </summary>
     internal virtual int InterfaceIndexOf(string name) => MulticastGroup.IndexOf(name);
 
-    /// <summary>From 0 up to, and without, 1. Any thread.</summary>
+    /// <summary>Returns a random number from 0 (inclusive) to 1 (exclusive). Any thread.</summary>
     internal virtual double NextRandom() => Random.Shared.NextDouble();
 
-    /// <summary>The caller is a thread that runs what <see cref="Offload(IThreadPoolWorkItem)"/> was given.</summary>
+    /// <summary>True if the calling thread runs work of <see cref="Offload(IThreadPoolWorkItem)"/>.</summary>
     internal virtual bool IsOnPool => Thread.CurrentThread.IsThreadPoolThread;
 
-    /// <summary>Runs something off the loops.</summary>
+    /// <summary>Runs an action outside the loops.</summary>
     internal virtual void Offload(Action<object?> action, object? state) =>
         ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
 
-    /// <summary>The same for what runs itself, without an allocation.</summary>
+    /// <summary>Runs a work item outside the loops, without an allocation.</summary>
     internal virtual void Offload(IThreadPoolWorkItem item) => ThreadPool.UnsafeQueueUserWorkItem(item, preferLocal: false);
 
-    /// <summary>The same, for a stop: runs also when every thread of the pool is blocked.</summary>
+    /// <summary>Runs an action outside the loops even if every pool thread is blocked. For stops.</summary>
     internal virtual void OffloadSurely(Action<object?> action, object? state) => Offload(new SureWork(this, action, state));
 
-    /// <summary>Does something after this time, on a thread of its own, whatever loops and pool do. For stops, which are few.</summary>
+    /// <summary>
+    /// Runs an action after this time, on a thread of its own, even if loops and pool are blocked. For stops, which are
+    /// few.
+    /// </summary>
     internal virtual Deadline StartDeadline(TimeSpan due, Action<object?> action, object? state)
     {
         Deadline deadline = new(ClockMs + Loop.WholeMs(due), action, state);
@@ -277,21 +319,33 @@ public class Engine : IAsyncDisposable
 
     internal virtual void CancelDeadline(Deadline deadline) => deadline.Disarm();
 
-    /// <summary>Before the first handshake: see <see cref="Tls.TlsWarmUp"/>. Never fails. Complete at once where time is the engine's own.</summary>
+    /// <summary>
+    /// Prepares TLS before the first handshake; see <see cref="Tls.TlsWarmUp"/>. Never fails. Complete at once on
+    /// engines with virtual time.
+    /// </summary>
     internal virtual Task WarmUpTls(Tls.TlsProfile profile) => Tls.TlsWarmUp.OfProcess.For(profile);
 
-    /// <summary>Calls back once, off the loops, when so long has passed, unless it is disposed before. Longer than 49 days is as good as never.</summary>
+    /// <summary>
+    /// Calls back once, outside the loops, after this time, unless the result is disposed before. More than 49 days
+    /// means never.
+    /// </summary>
     internal virtual IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
         new Timer(new TimerCallback(callback), state, after.TotalMilliseconds < uint.MaxValue - 1 ? after : Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
 
-    /// <summary>For members that block for at most <paramref name="timeout"/>: not on a loop (contract 14).</summary>
+    /// <summary>
+    /// Checks the arguments of members that block for at most <paramref name="timeout"/>. They must not be called on a
+    /// loop (contract 14).
+    /// </summary>
     internal static void CheckWait(TimeSpan timeout)
     {
         if (Loop.Current is not null) Throw.WouldBlockLoop();
         if (timeout != Timeout.InfiniteTimeSpan && (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue)) Throw.OutOfRange(nameof(timeout), timeout, "zero up to 24 days, or infinite");
     }
 
-    /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed, never early. What a callback on the pool has sent leaves before.</summary>
+    /// <summary>
+    /// Blocks a thread outside the loops until the event is set. Returns false if the timeout has passed, never early.
+    /// Messages that a callback on the pool has sent leave before.
+    /// </summary>
     internal bool Block(ManualResetEventSlim ended, TimeSpan timeout)
     {
         Connections.Strand.Current?.FlushBatch();
@@ -300,13 +354,13 @@ public class Engine : IAsyncDisposable
 
     private protected virtual bool BlockThread(ManualResetEventSlim ended, TimeSpan timeout)
     {
-        // Longer than the wait can be asked for is as good as no limit.
+        // A timeout longer than the wait accepts means no limit.
         if (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue) return ended.Wait(Timeout.InfiniteTimeSpan);
         long began = Stopwatch.GetTimestamp();
         TimeSpan left = timeout;
         do
         {
-            // The event's own clock is coarse, and may say some milliseconds too soon that the time is over.
+            // The event's own clock is coarse and may report the timeout some milliseconds early.
             if (ended.Wait(Loop.WholeMs(left) is var leftMs and < int.MaxValue ? (int)leftMs : int.MaxValue)) return true;
             left = timeout - Stopwatch.GetElapsedTime(began);
         }
@@ -315,53 +369,69 @@ public class Engine : IAsyncDisposable
         return false;
     }
 
-    /// <summary>Blocks a callback on the pool until the loop has offered its queue to the system, or the time passed.</summary>
+    /// <summary>
+    /// Blocks a callback on the pool until the loop has passed its queue to the system, or the time has passed.
+    /// </summary>
     internal virtual void AwaitOffer(Loop loop, ManualResetEventSlim offered, TimeSpan most) => Block(offered, most);
 
     // ------------------------------------------------------------------ posting to any loop
 
-    /// <summary>Posts to the next loop in turn. See <see cref="Loop.Post(Action)"/>. Starts the engine if it was never started.</summary>
-    /// <param name="action">What to run.</param>
-    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    /// <summary>
+    /// Posts to the next loop in turn. See <see cref="Loop.Post(Action)"/>. Starts the engine if it was never started.
+    /// </summary>
+    /// <param name="action">Action to run.</param>
+    /// <returns>False if the engine is stopped or disposed: the action will not run.</returns>
     public bool Post(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
         return TryStart() && NextLoop().Post(action);
     }
 
-    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync(Action)"/>. Starts the engine if it was never started.</summary>
-    /// <param name="action">What to run. What it throws goes to who awaits.</param>
+    /// <summary>
+    /// Posts to the next loop in turn. See <see cref="Loop.PostAsync(Action)"/>. Starts the engine if it was
+    /// never started.
+    /// </summary>
+    /// <param name="action">Action to run. Its exceptions are passed to the awaiter.</param>
     public ValueTask PostAsync(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
         return TryStart() ? NextLoop().PostAsync(action) : ValueTask.FromException(EndedError());
     }
 
-    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync{T}(Func{T})"/>. Starts the engine if it was never started.</summary>
-    /// <param name="function">What to run. What it throws goes to who awaits.</param>
+    /// <summary>
+    /// Posts to the next loop in turn. See <see cref="Loop.PostAsync{T}(Func{T})"/>. Starts the engine if it was
+    /// never started.
+    /// </summary>
+    /// <param name="function">Function to run. Its exceptions are passed to the awaiter.</param>
     public ValueTask<T> PostAsync<T>(Func<T> function)
     {
         ArgumentNullException.ThrowIfNull(function);
         return TryStart() ? NextLoop().PostAsync(function) : ValueTask.FromException<T>(EndedError());
     }
 
-    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync(Func{Task})"/>. Starts the engine if it was never started.</summary>
-    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    /// <summary>
+    /// Posts to the next loop in turn. See <see cref="Loop.PostAsync(Func{Task})"/>. Starts the engine if it was
+    /// never started.
+    /// </summary>
+    /// <param name="function">Function to start. Its exceptions are passed to the awaiter.</param>
     public ValueTask PostAsync(Func<Task> function)
     {
         ArgumentNullException.ThrowIfNull(function);
         return TryStart() ? NextLoop().PostAsync(function) : ValueTask.FromException(EndedError());
     }
 
-    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync{T}(Func{Task{T}})"/>. Starts the engine if it was never started.</summary>
-    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    /// <summary>
+    /// Posts to the next loop in turn. See <see cref="Loop.PostAsync{T}(Func{Task{T}})"/>. Starts the engine if it was
+    /// never started.
+    /// </summary>
+    /// <param name="function">Function to start. Its exceptions are passed to the awaiter.</param>
     public ValueTask<T> PostAsync<T>(Func<Task<T>> function)
     {
         ArgumentNullException.ThrowIfNull(function);
         return TryStart() ? NextLoop().PostAsync(function) : ValueTask.FromException<T>(EndedError());
     }
 
-    /// <summary>Why nothing can be posted.</summary>
+    /// <summary>Returns the exception for uses after a stop or dispose.</summary>
     internal Exception EndedError() => _isDisposed
         ? new ObjectDisposedException(nameof(Engine))
         : new InvalidOperationException("The engine was stopped: start it again with StartAsync.");
@@ -369,12 +439,15 @@ public class Engine : IAsyncDisposable
     // ------------------------------------------------------------------ start
 
     /// <summary>
-    /// Opens the kernel queues, starts the threads and completes when all of them run; with adopted loops their callers may come later.
-    /// It blocks its caller for that moment, unless that is a loop's thread. Not needed: the first use starts too.
+    /// Opens the kernel queues, starts the threads, and completes when all of them run. Callers of adopted loops may
+    /// come later. Blocks the caller for that time, unless the caller is on a loop. Optional: the first use starts the
+    /// engine too.
     /// </summary>
-    /// <exception cref="InvalidOperationException">It is started, starting or stopping; or it was stopped or disposed meanwhile.</exception>
-    /// <exception cref="ObjectDisposedException">It was disposed.</exception>
-    /// <exception cref="NetworkException">The system refused a kernel queue, a cpu or a priority. All is closed again.</exception>
+    /// <exception cref="InvalidOperationException">It is started, starting or stopping; or it was stopped or disposed
+    /// during the start.</exception>
+    /// <exception cref="ObjectDisposedException">It is disposed.</exception>
+    /// <exception cref="NetworkException">The system refused a kernel queue, a cpu or a priority. Everything opened so
+    /// far is closed.</exception>
     public ValueTask StartAsync()
     {
         if (Loop.Current is not null)
@@ -411,10 +484,14 @@ public class Engine : IAsyncDisposable
         done.SetResult(true);
     }
 
-    /// <summary>By use. Nothing when it is started; after a stop, and while it is stopping, it throws.</summary>
+    /// <summary>
+    /// Starts the engine for a use. Does nothing if it is started; throws after a stop and while it is stopping.
+    /// </summary>
     internal void Start() => Start(isImplicit: true);
 
-    /// <summary>By use, where the caller tells that it cannot be used in another way than by an exception. True while loops may run.</summary>
+    /// <summary>
+    /// Starts the engine for a use whose result reports failure without an exception. Returns true while loops may run.
+    /// </summary>
     internal bool TryStart()
     {
         if (_life is Life.Started or Life.Stopping) return true;
@@ -433,7 +510,7 @@ public class Engine : IAsyncDisposable
     private void Start(bool isImplicit)
     {
         if (isImplicit && _life == Life.Started) return;
-        // A hook of a loop that begins, while the starter waits for it: the engine is as good as started.
+        // A hook of a loop that begins while the starting thread waits for it: for the hook the engine is started.
         if (isImplicit && _life == Life.Starting && Loop.Current?.Engine == this) return;
         // tidy: allowed because it runs at start, stop and dispose only
         lock (_startGate)
@@ -461,7 +538,8 @@ public class Engine : IAsyncDisposable
                 if (HasWatchdog) LoopMetrics.EngineStarted(this);
             }
 
-            // Beside the start: making the event source takes the first engine as long as opening its queues.
+            // Outside the start, because creating the event source takes as long as opening the queues of the first
+            // engine.
             if (WhimbrelEventSource.MayBeHeard)
                 ThreadPool.UnsafeQueueUserWorkItem(static engine => WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount), this, preferLocal: false);
             if (endAtOnce)
@@ -481,7 +559,7 @@ public class Engine : IAsyncDisposable
         CallEvent(nameof(OnStarted), static engine => engine.OnStarted());
     }
 
-    /// <summary>False when there is nothing to do.</summary>
+    /// <summary>Returns false if there is nothing to start.</summary>
     private bool BeginStart(bool isImplicit)
     {
         // tidy: allowed because it runs at start, stop and dispose only
@@ -496,7 +574,7 @@ public class Engine : IAsyncDisposable
                     Throw.State("The engine is started already.");
                     break;
                 case Life.Starting:
-                    // Only from inside OnStarting: others wait for the gate.
+                    // Only reached from inside OnStarting: other threads wait for the gate.
                     Throw.State("The engine is starting: nothing runs on it before OnStarting has returned.");
                     break;
                 case Life.Stopping:
@@ -513,7 +591,7 @@ public class Engine : IAsyncDisposable
         }
     }
 
-    /// <summary>Back to where it was; who waits for an end has it.</summary>
+    /// <summary>Returns to the state before the start, and completes waiting stops.</summary>
     private void EndFailedStart()
     {
         StopWait<bool>[] waiting;
@@ -536,7 +614,7 @@ public class Engine : IAsyncDisposable
         {
             Descriptors.LookUp();
             for (; opened < Loops.Length; opened++) Loops[opened].Open();
-            // At least one connection, or there is nothing to start for.
+            // Descriptors for at least one connection are required; otherwise a start is useless.
             if (!Descriptors.HasSpare()) throw NoDescriptors();
         }
         catch
@@ -549,7 +627,7 @@ public class Engine : IAsyncDisposable
         _startFailure = null;
         StartLoops();
         if (_startFailure is not { } failure) return;
-        // The loops run, and end as in any stop; nobody is told, because nobody was told of a start.
+        // The loops run and end as in any stop. No event is raised, because none was raised for the start.
         _failedStartEnded = new ManualResetEventSlim();
         EndLoops();
         _failedStartEnded.Wait();
@@ -563,7 +641,9 @@ public class Engine : IAsyncDisposable
         $"Cannot start {KindName} with {LoopCount} {(LoopCount == 1 ? "loop" : "loops")}: of the {DescriptorMargin.Limit} file descriptors that the process may have (ulimit -n), "
             + $"fewer than {Descriptors.Count} would be left for the runtime and the program (EngineOptions.DescriptorMargin). Raise the limit, or take fewer loops. See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit."));
 
-    /// <summary>Starts the threads and waits until each has begun; <see cref="LoopBegan"/> is told of what failed.</summary>
+    /// <summary>
+    /// Starts the threads and waits until each has begun; failures are passed to <see cref="LoopBegan"/>.
+    /// </summary>
     private protected virtual void StartLoops()
     {
         Loop[] own = Array.FindAll(Loops, static loop => !loop.IsAdopted);
@@ -576,12 +656,13 @@ public class Engine : IAsyncDisposable
             {
                 Thread thread = new(static state => ((Loop)state!).RunThread()) { IsBackground = true, Name = $"{Options.Name}-{loop.Index}" };
                 if (Options.Priority != ThreadPriority.Normal && !KernelProbe.HasEpoll) thread.Priority = Options.Priority;
-                // What flows with whoever starts it, an activity for one, would stay with the loop for ever.
+                // Without UnsafeStart, the ExecutionContext of the starting thread (for example an activity) would stay
+                // with the loop permanently.
                 thread.UnsafeStart(loop);
             }
             catch (Exception e)
             {
-                // Out of threads. Without one, nobody else can end this loop.
+                // No thread could be created. No other thread can end this loop, so the stop does.
                 LoopBegan(e);
                 loop.IsAbandoned = true;
             }
@@ -590,14 +671,14 @@ public class Engine : IAsyncDisposable
         _threadsBegan.Wait();
     }
 
-    /// <summary>A thread of the engine's has begun, or could not.</summary>
+    /// <summary>Records that a thread of the engine has begun, or could not.</summary>
     internal void LoopBegan(Exception? failure)
     {
         if (failure is not null) Interlocked.CompareExchange(ref _startFailure, failure, null);
         if (Interlocked.Decrement(ref _threadsToBegin) == 0) _threadsBegan!.Set();
     }
 
-    /// <summary>Cpu and priority of the calling thread, which is a loop's. Throws when the system refuses.</summary>
+    /// <summary>Sets cpu and priority of the calling loop thread. Throws if the system refuses.</summary>
     internal void PlaceThread(int index)
     {
         if (Cpus is not null)
@@ -625,18 +706,21 @@ public class Engine : IAsyncDisposable
     // ------------------------------------------------------------------ stop
 
     /// <summary>
-    /// Aborts every connection with <see cref="CloseCause.EngineStopped"/>, ends the threads, gives everything back and completes then. It
-    /// can be started again. Nothing when it is not started. May be awaited in a callback; any number at once.
+    /// Aborts every connection with <see cref="CloseCause.EngineStopped"/>, ends the threads, releases everything, and
+    /// then completes. The engine can be started again. Does nothing if it is not started. May be awaited in a
+    /// callback; any number of calls at once.
     /// </summary>
-    /// <param name="deadline">Longest time to wait for callbacks that do not return, on loops and on the pool; a second more is always waited. Null takes <see cref="EngineOptions.StopTimeout"/>.</param>
+    /// <param name="deadline">Longest time to wait for callbacks that do not return, on loops and on the pool; one
+    /// second more is always waited. Null for <see cref="EngineOptions.StopTimeout"/>.</param>
     /// <exception cref="NetworkException">
-    /// (To who awaits.) With category Timeout: the deadline has passed, and the message names what still runs. What returns later finds that the engine
-    /// was stopped, and the rest of the stop is made then, by itself. Until then the engine cannot be started; a loop that never returns keeps its thread,
-    /// which is a background thread, and what it holds.
+    /// (Passed to the awaiter.) With category Timeout: the deadline has passed, and the message names the callbacks
+    /// that are still running. When they return, the rest of the stop is done. Until then the engine cannot be started.
+    /// A loop that never returns keeps its background thread and its resources.
     /// </exception>
     /// <remarks>
-    /// An adopted loop ends in the turns that its thread still runs: <see cref="Loop.Run"/> returns, <see cref="Loop.Turn"/> gives false. When the
-    /// thread that runs it calls this outside of a turn, or nobody ever ran it, it is ended inside of this call.
+    /// An adopted loop ends in the turns that its thread still runs: <see cref="Loop.Run"/> returns, and
+    /// <see cref="Loop.Turn"/> returns false. If its thread makes this call outside a turn, or no thread ever ran it,
+    /// the loop is ended inside this call.
     /// </remarks>
     public ValueTask StopAsync(TimeSpan? deadline = null)
     {
@@ -644,8 +728,10 @@ public class Engine : IAsyncDisposable
         return End(isFinal: false, deadline);
     }
 
-    /// <summary>Stops it if it is started, and starts it. Servers on it are to be stopped and started again by their owner.</summary>
-    /// <exception cref="ObjectDisposedException">It was disposed.</exception>
+    /// <summary>
+    /// Stops the engine if it is started, and starts it. The owner of its servers has to stop and start them.
+    /// </summary>
+    /// <exception cref="ObjectDisposedException">It is disposed.</exception>
     public ValueTask RestartAsync() => Connections.SessionOrder.Keep(Connections.SessionOrder.Leave(), RestartCoreAsync());
 
     // tidy: allowed because it runs at start, stop and dispose only
@@ -657,8 +743,11 @@ public class Engine : IAsyncDisposable
         await StartAsync().ConfigureAwait(false);
     }
 
-    /// <summary>As <see cref="StopAsync"/>, for good. After a stop that passed its deadline it waits for the second only.</summary>
-    /// <exception cref="NetworkException">As there.</exception>
+    /// <summary>
+    /// Stops the engine permanently, as <see cref="StopAsync"/>. After a stop that passed its deadline it waits for one
+    /// second only.
+    /// </summary>
+    /// <exception cref="NetworkException">As for <see cref="StopAsync"/>.</exception>
     public ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);
@@ -682,7 +771,7 @@ public class Engine : IAsyncDisposable
             ended = new StopWait<bool>(this, (deadline ?? Options.StopTimeout) + StopGrace, StopIsOverdue);
             task = ended.PlainTask;
             _waiting.Add(ended);
-            // While it starts: the starter sees that somebody waits. While it stops: there is one stop for all.
+            // During a start, the starting thread sees the waiting stop. During a stop, all callers share that stop.
             if (_life != Life.Started) return task;
             _life = Life.Stopping;
             _wasStopped = true;
@@ -698,41 +787,47 @@ public class Engine : IAsyncDisposable
         foreach (Loop loop in Loops) loop.CloseUnused();
     }
 
-    /// <summary>The deadline of a stop has passed: who awaits it is told why. A thread of its own.</summary>
+    /// <summary>
+    /// Called when the deadline of a stop has passed: fails the awaiter with the reason. Runs on a thread of its own.
+    /// </summary>
     private void StopIsOverdue(StopWait<bool> wait)
     {
         // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
-            // It has ended just now.
+            // It has just ended.
             if (!_waiting.Remove(wait)) return;
             _isOverdue = true;
         }
 
         UnfinishedCall[] unfinished = FindUnfinished();
-        // An adopted loop may be ending inside of the stop's own call: it sees that it need not go on.
+        // An adopted loop may be ending inside the call of the stop: the post wakes it, so that it sees that the stop
+        // is over.
         foreach (Loop loop in Loops) loop.PostControl(static (_, _, _, _) => { });
         wait.TryFail(OverdueError("The engine has not ended", unfinished));
     }
 
-    /// <summary>Why the stop of an engine, a client or a datagram socket returns before all has ended.</summary>
+    /// <summary>
+    /// Returns the exception for a stop of an engine, a client or a datagram socket that returns before everything has
+    /// ended.
+    /// </summary>
     internal static NetworkException OverdueError(string what, IReadOnlyList<UnfinishedCall> unfinished) =>
         new(new NetworkError(0, ErrorCategory.Timeout, $"{what} at the deadline of its stop. {UnfinishedText(unfinished)} It ends by itself when that returns. See docs/symptoms/stop-overdue.md, or: whimbrel explain stop-overdue."));
 
     private static string UnfinishedText(IReadOnlyList<UnfinishedCall> unfinished) =>
         unfinished.Count == 0 ? "Nothing is known to run." : $"Still running: {string.Join(", ", unfinished)}.";
 
-    /// <summary>Most calls that a report names.</summary>
+    /// <summary>Highest number of calls that a report names.</summary>
     internal const int MostUnfinished = 16;
 
-    /// <summary>As many as a report names.</summary>
+    /// <summary>Returns the first <see cref="MostUnfinished"/> calls.</summary>
     internal static UnfinishedCall[] Most(List<UnfinishedCall> found)
     {
         if (found.Count > MostUnfinished) found.RemoveRange(MostUnfinished, found.Count - MostUnfinished);
         return [.. found];
     }
 
-    /// <summary>User code that runs on loops and pool now. Any thread; true a moment ago.</summary>
+    /// <summary>Returns the user code that runs on loops and pool now. Any thread; may be slightly outdated.</summary>
     internal UnfinishedCall[] FindUnfinished()
     {
         List<UnfinishedCall> found = [];
@@ -746,7 +841,7 @@ public class Engine : IAsyncDisposable
         return Most(found);
     }
 
-    /// <summary>A stop has passed its deadline, and the loops have not ended yet.</summary>
+    /// <summary>True if a stop has passed its deadline and the loops have not ended yet.</summary>
     internal bool IsOverdue => _isOverdue;
 
     private void EndLoops()
@@ -758,7 +853,7 @@ public class Engine : IAsyncDisposable
         }
     }
 
-    /// <summary>By the thread that ran the loop, when it is that loop's no more.</summary>
+    /// <summary>Called by the thread that ran the loop, after it has left the loop.</summary>
     internal void LoopEnded(Loop loop)
     {
         if (Interlocked.Decrement(ref _loopsRunning) > 0) return;
@@ -786,22 +881,32 @@ public class Engine : IAsyncDisposable
 
     // ------------------------------------------------------------------ events
 
-    /// <summary>A start began, nothing is open yet. On the thread that starts it. What it throws fails the start.</summary>
+    /// <summary>
+    /// Called when a start begins and nothing is open yet, on the thread that starts it. An exception fails the start.
+    /// </summary>
     protected virtual void OnStarting()
     {
     }
 
-    /// <summary>All loops run. On the thread that started it. What it throws is a notice.</summary>
+    /// <summary>
+    /// Called when all loops run, on the thread that started it. An exception is reported as a diagnostic event.
+    /// </summary>
     protected virtual void OnStarted()
     {
     }
 
-    /// <summary>A stop began, connections are still open. On the thread that stops it. What it throws is a notice.</summary>
+    /// <summary>
+    /// Called when a stop begins and connections are still open, on the thread that stops it. An exception is reported
+    /// as a diagnostic event.
+    /// </summary>
     protected virtual void OnStopping()
     {
     }
 
-    /// <summary>All loops have ended, everything is given back; it may be started again from here. On the thread of the last loop, which is a loop's no more. What it throws is a notice.</summary>
+    /// <summary>
+    /// Called when all loops have ended and everything is released; from here on it may be started again. Runs on the
+    /// thread of the last loop, which has left its loop. An exception is reported as a diagnostic event.
+    /// </summary>
     protected virtual void OnStopped()
     {
     }
@@ -820,7 +925,7 @@ public class Engine : IAsyncDisposable
 
     // ------------------------------------------------------------------ notices
 
-    /// <summary>For hooks, which return nothing. See <see cref="CallbackScope"/>.</summary>
+    /// <summary>Context for hooks, which return nothing. See <see cref="CallbackScope"/>.</summary>
     internal CallbackContext CallbackContext => field ??= new CallbackContext(this);
 
     internal void Report(DiagnosticEvent notice, Action<DiagnosticEvent>? handler = null)
@@ -839,28 +944,28 @@ public class Engine : IAsyncDisposable
         }
         catch (Exception e)
         {
-            // Otherwise a mistake in the handler would hide every notice, and itself.
+            // Otherwise a mistake in the handler would hide every diagnostic event, including the one about itself.
             NoteUnasked(notice);
             NoteUnasked(new DiagnosticEvent(DiagnosticEventKind.UserException, $"OnDiagnosticEvent threw {ErrorText.Of(e)}, so the notice above was written here.", "user-exception.md", e));
         }
     }
 
-    /// <summary>Nobody has asked for notices: who runs the program sees them.</summary>
+    /// <summary>Writes a diagnostic event to standard error, because no handler is set.</summary>
     private protected virtual void NoteUnasked(DiagnosticEvent notice) => StandardError.Write(StandardError.TextOf(notice));
 
     // ------------------------------------------------------------------ for an engine that watches (the memory engine)
 
-    /// <summary>A session has its connection; its callbacks begin. On its loop.</summary>
+    /// <summary>Called on the loop when a session has its connection and its callbacks begin.</summary>
     internal virtual void SessionBegan(Session session)
     {
     }
 
-    /// <summary>A session had its last callback. Where its callbacks run.</summary>
+    /// <summary>Called where the session's callbacks run, after its last callback.</summary>
     internal virtual void SessionEnded(Session session, CloseReason reason)
     {
     }
 
-    /// <summary>An override, a factory or another piece of user code threw, and the exception was fenced.</summary>
+    /// <summary>Called when user code (an override, a factory and so on) threw and the exception was caught.</summary>
     internal virtual void UserCodeThrew(Exception exception) => Interlocked.Increment(ref _userExceptions);
 
     internal void ReportException(string where, Exception exception, string outcome = "Nothing was ended; the loop goes on.")
@@ -870,10 +975,13 @@ public class Engine : IAsyncDisposable
         Report(new DiagnosticEvent(DiagnosticEventKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
     }
 
-    /// <summary>An OnError threw: what it was called for would be lost with it.</summary>
+    /// <summary>
+    /// Reports an exception of OnError together with the exception for which OnError was called, which would otherwise
+    /// be lost.
+    /// </summary>
     internal void ReportOnErrorThrew(Session session, string callback, Exception first, Exception second) =>
         ReportException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session {session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; the others go on.");
 
-    /// <summary>Name, loops and reason.</summary>
+    /// <summary>Returns name, number of loops and reason.</summary>
     public override string ToString() => $"{KindName} ({LoopCount} {(LoopCount == 1 ? "loop" : "loops")}, {Reason})";
 }

@@ -6,21 +6,23 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Engines;
 
-/// <summary>Chooses the engine and says why. The one place that knows all of them.</summary>
+/// <summary>Selects the engine and gives the reason. The only place that refers to all engines.</summary>
 internal static class EngineSelector
 {
     internal const string Variable = "WHIMBREL_ENGINE";
 
-    /// <summary>Which engine to use for what was asked; never Auto. Throws when what was asked for cannot run here.</summary>
+    /// <summary>
+    /// Returns the engine for a requested kind; never Auto. Throws if the requested engine cannot run here.
+    /// </summary>
     internal static EngineChoice Choose(EngineKind asked, string? variable) => Choose(asked, variable, static () => UringProbe.Here);
 
-    /// <summary>The same with what is known of io_uring.</summary>
+    /// <summary>The same with a given probe of io_uring.</summary>
     internal static EngineChoice Choose(EngineKind asked, string? variable, Func<UringSupport> probe)
     {
         string source = "asked for by EngineOptions.Kind";
         if (asked == EngineKind.Auto && !string.IsNullOrEmpty(variable))
         {
-            // By name only: the parser for enums would also take numbers, signs, spaces and lists.
+            // Compared by name only: the parser for enums would also accept numbers, signs, spaces and lists.
             if (!Enum.GetNames<EngineKind>().Contains(variable, StringComparer.OrdinalIgnoreCase) || !Enum.TryParse(variable, ignoreCase: true, out asked))
             {
                 throw new ArgumentException($"{Variable} = '{variable}', allowed auto, uring, epoll, portable.");
@@ -42,7 +44,7 @@ internal static class EngineSelector
         }
     }
 
-    /// <summary>The first that works, with the reason why those before it do not.</summary>
+    /// <summary>Returns the best engine that works, with the reason why better ones do not.</summary>
     private static EngineChoice Best(Func<UringSupport> probe)
     {
         if (!KernelProbe.HasEpoll) return new EngineChoice(EngineKind.Portable, "epoll needs Linux on x64 or arm64");
@@ -58,7 +60,9 @@ internal static class EngineSelector
         return new DiagnosticEvent(DiagnosticEventKind.System, $"{support.Reason}. Using the epoll engine: everything works, with many connections at more CPU per message.{remedy} To silence this: {Variable}=epoll.", "no-io-uring.md");
     }
 
-    /// <summary>Whether an engine can run here. Of Auto: which one it takes, and why. Throws nothing.</summary>
+    /// <summary>
+    /// Returns whether an engine can run here. For Auto: the selected kind and the reason. Does not throw.
+    /// </summary>
     internal static EngineSupport SupportFor(EngineKind kind, string? variable)
     {
         switch (kind)
@@ -91,10 +95,10 @@ internal static class EngineSelector
     };
 }
 
-/// <summary>Which engine, and why.</summary>
-/// <param name="Kind">Never Auto.</param>
-/// <param name="Reason">One piece of a sentence.</param>
-/// <param name="FallBack">What the operator should know when a better engine was refused.</param>
+/// <summary>Selected engine and reason.</summary>
+/// <param name="Kind">Kind of the engine; never Auto.</param>
+/// <param name="Reason">Reason, as a clause.</param>
+/// <param name="FallBack">Diagnostic event for the operator if a better engine is unavailable.</param>
 internal readonly record struct EngineChoice(EngineKind Kind, string Reason, DiagnosticEvent? FallBack = null)
 {
     internal void Deconstruct(out EngineKind kind, out string reason) => (kind, reason) = (Kind, Reason);

@@ -4,23 +4,23 @@ using System.Net.Sockets;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// One question for the addresses of a host name, shared by all dials that ask it while it has no answer. Made by the
-/// resolver; the engine answers it once, from any thread.
+/// One lookup of a host name, shared by all connects that need it while it is pending. Created by the resolver. The
+/// engine completes it once, on any thread.
 /// </summary>
 internal sealed class HostLookup(Resolver resolver, string host)
 {
     internal string Host { get; } = host;
 
-    /// <summary>Dials that still want the answer. Guarded by the resolver.</summary>
+    /// <summary>Connects that wait for the result. Guarded by the resolver.</summary>
     internal List<ILookupWaiter> Waiting { get; } = [];
 
-    /// <summary>In the system's order. Written before anybody is told.</summary>
+    /// <summary>Addresses in the system's order. Written before the waiters are notified.</summary>
     internal IPAddress[] Addresses { get; private set; } = [];
 
-    /// <summary>Why there are none.</summary>
+    /// <summary>Error, if there are no addresses.</summary>
     internal SocketException? Error { get; private set; }
 
-    /// <summary>Asks the system, and waits for it. Not on a loop.</summary>
+    /// <summary>Calls the system's resolver and blocks until it returns. Not on a loop.</summary>
     internal void Run()
     {
         try
@@ -33,7 +33,7 @@ internal sealed class HostLookup(Resolver resolver, string host)
         }
         catch (ArgumentException)
         {
-            // No name at all: too long, or the text of an unspecified address.
+            // Not a valid name: too long, or the text of an unspecified address.
             Complete([], new SocketException((int)SocketError.HostNotFound));
         }
     }

@@ -6,6 +6,6 @@ internal interface ILookupWaiter
     /// <summary>The loop on which <see cref="LookupEnded"/> is called.</summary>
     Loop Loop { get; }
 
-    /// <summary>The answer is there. On the loop.</summary>
+    /// <summary>Called on the loop when the lookup has completed.</summary>
     void LookupEnded(HostLookup lookup);
 }

@@ -7,35 +7,43 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// What the loop is busy with, for those who must know: the watchdog, which reports a turn that takes too long while it lasts,
-/// and a stop that has to say what held it up. The loop's thread writes; others read, and may be a moment late.
+/// Records which user code the loop runs. The watchdog reads it to report a turn that takes too long while it lasts; a
+/// stop reads it to name what delays it. The loop's thread writes. Other threads read, and may see slightly outdated
+/// values.
 /// </summary>
 public abstract partial class Loop
 {
-    /// <summary>User code that takes so much longer is reported while it runs, and once more at the end of its turn.</summary>
+    /// <summary>
+    /// User code that takes this much longer is reported while it runs, and again at the end of its turn.
+    /// </summary>
     internal const int StuckMs = 1_000;
 
-    /// <summary>In the turn in which the compiler came by, user code ran for the first time: loading and setting up what it needs takes its time once.</summary>
+    /// <summary>
+    /// Limit for a turn with JIT compilation, in which user code runs for the first time: loading and initializing
+    /// types takes time once.
+    /// </summary>
     private const int FirstUseMs = 250;
 
-    /// <summary>A callback that has just begun holds no stop up.</summary>
+    /// <summary>Time after which a running callback counts as delaying a stop.</summary>
     private const int HoldsUpMs = 500;
 
     private readonly NoticePaces _blockedNotices = new();
     private readonly HashSet<Strand> _liveStrands = [];
 
-    /// <summary>When the loop last stopped blocking, while it has not blocked again. Read by the watchdog.</summary>
+    /// <summary>Time when the loop last returned from waiting, until it waits again. Read by the watchdog.</summary>
     internal long BusySinceMs => Volatile.Read(ref _busySinceMs);
 
     internal bool IsBusy { get; private set; }
 
-    /// <summary>What the watchdog has measured of the user code that runs in this turn.</summary>
+    /// <summary>The watchdog's measurement of the user code that runs in this turn.</summary>
     private readonly CallWatch _watch = new();
 
-    /// <summary>The kernel's number of the loop's thread; 0 where there is none to know.</summary>
+    /// <summary>Kernel id of the loop's thread; 0 if unknown.</summary>
     private int _threadId;
 
-    /// <summary>User code begins that is no callback of a session or handler. <see cref="LeaveWork"/> follows.</summary>
+    /// <summary>
+    /// Called before user code that is not a callback of a session or handler. <see cref="LeaveWork"/> follows.
+    /// </summary>
     internal void EnterWork(string name, object? subject = null)
     {
         _workSubject = subject;
@@ -48,12 +56,13 @@ public abstract partial class Loop
         _workSubject = null;
     }
 
-    /// <summary>The user code that runs on this loop now, as in messages; null when none does. Any thread.</summary>
+    /// <summary>The user code that runs on this loop now, as in messages; null if there is none. Any thread.</summary>
     internal string? RunningText
     {
         get
         {
-            // Read once each: the loop goes on meanwhile. A wrong guess names the wrong session, no more.
+            // Each field is read once, because the loop continues meanwhile. A stale value names the wrong session,
+            // without other effects.
             string? callback = ActiveCallback;
             Session? session = ActiveConnection?.Session;
             DatagramResident? socket = _activeSocket;
@@ -64,21 +73,21 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Measures how long one piece of user code has been running, and reports it while it does not end. The watchdog's thread. A turn of many
-    /// short callbacks accuses none of them.
+    /// Measures how long the current call of user code has been running, and reports it while it lasts. Called by the
+    /// watchdog's thread. A turn of many short callbacks is not reported.
     /// </summary>
-    /// <returns>False when the loop waits for work.</returns>
+    /// <returns>False if the loop waits for work.</returns>
     internal bool LookFromOutside(long nowMs)
     {
         bool isWakeQueued = Mailbox.WakeIfLate();
         if (!IsBusy) return isWakeQueued;
         long since = BusySinceMs;
         if (!_watch.SeesAgain(since, UserCalls, ActiveCallback ?? _work, nowMs)) return true;
-        // Reported already: not again within the minute.
+        // Already reported within the last minute.
         if (_reportedSinceMs == since && nowMs - _reportedAtMs < 60_000) return true;
         if (nowMs - since < Engine.BlockedLoopMs || UsersText is not { } who) return true;
         long ownMs = _watch.MeasureOwn(_threadId, nowMs, Engine.BlockedLoopMs, Engine.StoodStillMs);
-        // It may have ended just now, and the next turn begun.
+        // The turn may just have ended, and the next begun.
         if (ownMs < Engine.BlockedLoopMs || !IsBusy || BusySinceMs != since) return true;
         _watch.Accuse(since, who, ownMs);
         if (ownMs < StuckMs || !_blockedNotices.TryTake($"stuck: {KeyOf(who)}", nowMs, out _)) return true;
@@ -91,26 +100,30 @@ public abstract partial class Loop
         return true;
     }
 
-    /// <summary>Blocks that a burst has left free, and that nobody needs, go back to the allocator. The watchdog's thread, once a second.</summary>
+    /// <summary>
+    /// Returns blocks that are unused since a burst to the allocator. Called by the watchdog's thread, once a second.
+    /// </summary>
     internal void LookForIdleBlocks()
     {
         int idle = Blocks.AskIdle();
         if (idle > 0) PostControl(static (loop, _, _, count) => loop.Blocks.FreeIdle((int)count), value: idle);
     }
 
-    /// <summary>As <see cref="RunningText"/>, and null as well for work of the library's own: its user can do nothing about that.</summary>
+    /// <summary>
+    /// As <see cref="RunningText"/>, but null for work of the library itself, which the user cannot change.
+    /// </summary>
     private string? UsersText => ActiveCallback is null && _work is { } work && !UserCode.IsUsers(work, _workSubject) ? null : RunningText;
 
-    /// <summary>Adds what holds a stop up here: a turn that does not end. Any thread.</summary>
+    /// <summary>Adds the turn of this loop that delays a stop. Any thread.</summary>
     internal void AddUnfinishedTurn(List<UnfinishedCall> found)
     {
         if (IsBusy && Engine.CoarseMs - BusySinceMs >= HoldsUpMs) found.Add(new UnfinishedCall(RunningText ?? "a turn", Index));
         else if (IsAdopted && !IsBusy) found.Add(new UnfinishedCall("nobody, who would have to go on running the adopted loop,", Index));
     }
 
-    /// <summary>Adds the callbacks that its sessions have on the pool. Any thread.</summary>
-    /// <param name="found">Gets them.</param>
-    /// <param name="host">Whose sessions are meant; null for all.</param>
+    /// <summary>Adds the callbacks of this loop's sessions that run on the pool. Any thread.</summary>
+    /// <param name="found">List to add them to.</param>
+    /// <param name="host">Server or client of the sessions; null for all.</param>
     internal void AddUnfinishedOnPool(List<UnfinishedCall> found, ConnectionHost? host)
     {
         // tidy: allowed because a stop has passed its deadline
@@ -133,7 +146,7 @@ public abstract partial class Loop
     [MethodImpl(MethodImplOptions.NoInlining)]
     private void CheckLongTurn(long now)
     {
-        // Nothing is accused when no piece of user code was seen to take that long by itself.
+        // Nothing is reported if no single call of user code was seen to take that long.
         if (!_watch.IsAccused(_busySinceMs, out string who, out long ownMs)) return;
         long compiledMs = (Engine.CompiledTicks - _compiledAtStart) / TimeSpan.TicksPerMillisecond;
         ownMs -= compiledMs;
@@ -148,6 +161,6 @@ public abstract partial class Loop
             "blocked-loop.md"));
     }
 
-    /// <summary>Without what tells one session from another.</summary>
+    /// <summary>Returns the text without the part that identifies one session.</summary>
     private static string KeyOf(string who) => who.IndexOf(" (session", StringComparison.Ordinal) is > 0 and var end ? who[..end] : who;
 }

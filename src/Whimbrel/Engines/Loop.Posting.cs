@@ -5,25 +5,32 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// Giving the loop something to run, from any thread. Always in the order of the caller. What is posted before the engine is
-/// started waits for the start; after a stop it is refused until the engine is started again; what was taken runs, also when
-/// the engine is stopped meanwhile (then last of all, on the loop's thread).
+/// Posting work to the loop, from any thread, always in the order of the caller. Posts made before the engine is
+/// started wait for the start. After a stop they are rejected until the engine is started again. Accepted posts always
+/// run; if the engine is stopped meanwhile, they run last, on the loop's thread.
 /// </summary>
 public abstract partial class Loop
 {
-    /// <summary>Runs <paramref name="action"/> on the loop's thread in a later turn; never inside the caller's stack. Any thread.</summary>
-    /// <param name="action">What to run. If it throws, the engine gives a notice and the loop goes on.</param>
-    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    /// <summary>
+    /// Runs <paramref name="action"/> on the loop's thread in a later turn; never inside the caller's stack. Any
+    /// thread.
+    /// </summary>
+    /// <param name="action">Action to run. Its exception is reported as a diagnostic event, and the loop
+    /// continues.</param>
+    /// <returns>False if the engine is stopped or disposed: the action will not run.</returns>
     public bool Post(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
         return PostInOrder(static (_, a, _, _) => ((Action)a!)(), action);
     }
 
-    /// <summary>Runs <paramref name="action"/> with <paramref name="state"/> on the loop's thread in a later turn, without a closure. Any thread.</summary>
-    /// <param name="action">What to run.</param>
-    /// <param name="state">Its argument.</param>
-    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    /// <summary>
+    /// Runs <paramref name="action"/> with <paramref name="state"/> on the loop's thread in a later turn, without a
+    /// closure. Any thread.
+    /// </summary>
+    /// <param name="action">Action to run.</param>
+    /// <param name="state">Argument of the action.</param>
+    /// <returns>False if the engine is stopped or disposed: the action will not run.</returns>
     public bool Post(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
@@ -31,30 +38,34 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Starts an async function on the loop's thread in a later turn. Nothing waits for it: other work runs where it awaits. Awaits of this
-    /// library inside of it continue on the loop, others wherever they do. What it throws, also after an await, is given as a notice. Any thread.
+    /// Starts an async function on the loop's thread in a later turn. The loop does not wait for it: other work runs
+    /// while it awaits. Awaits of this library inside it continue on the loop, others wherever they usually do. Its
+    /// exceptions, also after an await, are reported as diagnostic events. Any thread.
     /// </summary>
-    /// <param name="function">What to start.</param>
-    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    /// <param name="function">Function to start.</param>
+    /// <returns>False if the engine is stopped or disposed: the function will not run.</returns>
     public bool Post(Func<Task> function)
     {
         ArgumentNullException.ThrowIfNull(function);
         return PostInOrder(static (loop, f, _, _) => loop.Watch(((Func<Task>)f!)(), "a posted function"), function);
     }
 
-    /// <summary>As <see cref="Post(Func{Task})"/>, with an argument and so without a closure.</summary>
-    /// <param name="function">What to start.</param>
-    /// <param name="state">Its argument.</param>
-    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    /// <summary>As <see cref="Post(Func{Task})"/>, with an argument and therefore without a closure.</summary>
+    /// <param name="function">Function to start.</param>
+    /// <param name="state">Argument of the function.</param>
+    /// <returns>False if the engine is stopped or disposed: the function will not run.</returns>
     public bool Post(Func<object?, Task> function, object? state)
     {
         ArgumentNullException.ThrowIfNull(function);
         return PostInOrder(static (loop, f, s, _) => loop.Watch(((Func<object?, Task>)f!)(s), "a posted function"), function, state);
     }
 
-    /// <summary>Runs <paramref name="action"/> at once when this is the loop's thread (then what it throws goes to the caller), else posts it.</summary>
-    /// <param name="action">What to run.</param>
-    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    /// <summary>
+    /// Runs <paramref name="action"/> at once if the caller is on the loop's thread (then the caller gets its
+    /// exception), otherwise posts it.
+    /// </summary>
+    /// <param name="action">Action to run.</param>
+    /// <returns>False if the engine is stopped or disposed: the action will not run.</returns>
     public bool Dispatch(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
@@ -63,9 +74,12 @@ public abstract partial class Loop
         return true;
     }
 
-    /// <summary>Starts an async function at once when this is the loop's thread (then what it throws before its first await goes to the caller), else posts it. Later exceptions are given as a notice.</summary>
-    /// <param name="function">What to start.</param>
-    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    /// <summary>
+    /// Starts an async function at once if the caller is on the loop's thread, otherwise posts it. If it is started at
+    /// once, the caller gets exceptions before its first await. Later exceptions are reported as diagnostic events.
+    /// </summary>
+    /// <param name="function">Function to start.</param>
+    /// <returns>False if the engine is stopped or disposed: the function will not run.</returns>
     public bool Dispatch(Func<Task> function)
     {
         ArgumentNullException.ThrowIfNull(function);
@@ -77,12 +91,16 @@ public abstract partial class Loop
     // ------------------------------------------------------------------ awaitable
 
     /// <summary>
-    /// As <see cref="Post(Action)"/>, and completes when it has run. The awaiting code goes on on the loop it awaits on, else on
-    /// the thread pool. Blocking on it on a loop's thread throws; elsewhere use <c>AsTask().Wait()</c>.
+    /// As <see cref="Post(Action)"/>, and completes when the action has run. An awaiter on a loop continues on that
+    /// loop, any other on the thread pool. Blocking on the result on a loop's thread throws; elsewhere use
+    /// <c>AsTask().Wait()</c>.
     /// </summary>
-    /// <param name="action">What to run. What it throws goes to who awaits, and not into a notice.</param>
-    /// <exception cref="InvalidOperationException">(To who awaits.) The engine is stopped: it will not run.</exception>
-    /// <exception cref="ObjectDisposedException">(To who awaits.) The engine is disposed: it will not run.</exception>
+    /// <param name="action">Action to run. Its exceptions are passed to the awaiter, not reported as diagnostic
+    /// events.</param>
+    /// <exception cref="InvalidOperationException">(Passed to the awaiter.) The engine is stopped: the action will not
+    /// run.</exception>
+    /// <exception cref="ObjectDisposedException">(Passed to the awaiter.) The engine is disposed: the action will not
+    /// run.</exception>
     public ValueTask PostAsync(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
@@ -93,21 +111,21 @@ public abstract partial class Loop
     }
 
     /// <summary>As <see cref="PostAsync(Action)"/>, without a closure.</summary>
-    /// <param name="action">What to run. What it throws goes to who awaits.</param>
-    /// <param name="state">Its argument.</param>
+    /// <param name="action">Action to run. Its exceptions are passed to the awaiter.</param>
+    /// <param name="state">Argument of the action.</param>
     public ValueTask PostAsync(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
         Completion<bool> done = new(Engine);
         ValueTask task = done.PlainTask;
-        // The user's action comes first: it is what messages name.
+        // The user's action comes first, because messages name it.
         if (PostInOrder(static (_, a, call, _) => CallTo((Action<object?>)a!, ((Completion<bool>, object?))call!), action, (done, state))) return task;
         return ValueTask.FromException(Engine.EndedError());
     }
 
     /// <summary>As <see cref="PostAsync(Func{Task})"/>, with an argument.</summary>
-    /// <param name="function">What to start. What it throws goes to who awaits.</param>
-    /// <param name="state">Its argument.</param>
+    /// <param name="function">Function to start. Its exceptions are passed to the awaiter.</param>
+    /// <param name="state">Argument of the function.</param>
     public ValueTask PostAsync(Func<object?, Task> function, object? state)
     {
         ArgumentNullException.ThrowIfNull(function);
@@ -115,8 +133,8 @@ public abstract partial class Loop
         return PostAsync(() => function(state));
     }
 
-    /// <summary>As <see cref="PostAsync(Action)"/>, and brings back what it returned.</summary>
-    /// <param name="function">What to run. What it throws goes to who awaits.</param>
+    /// <summary>As <see cref="PostAsync(Action)"/>, with the result of the function.</summary>
+    /// <param name="function">Function to run. Its exceptions are passed to the awaiter.</param>
     public ValueTask<T> PostAsync<T>(Func<T> function)
     {
         ArgumentNullException.ThrowIfNull(function);
@@ -127,10 +145,10 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Starts an async function on the loop, and completes when it has ended. Awaits of this library inside of it go on on the
-    /// loop; those of others go on wherever they do, mostly on the thread pool: come back by awaiting another PostAsync.
+    /// Starts an async function on the loop, and completes when it has ended. Awaits of this library inside it continue
+    /// on the loop; others mostly on the thread pool. To return to the loop, await another PostAsync.
     /// </summary>
-    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    /// <param name="function">Function to start. Its exceptions are passed to the awaiter.</param>
     public ValueTask PostAsync(Func<Task> function)
     {
         ArgumentNullException.ThrowIfNull(function);
@@ -140,8 +158,8 @@ public abstract partial class Loop
         return ValueTask.FromException(Engine.EndedError());
     }
 
-    /// <summary>As <see cref="PostAsync(Func{Task})"/>, and brings back the result.</summary>
-    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    /// <summary>As <see cref="PostAsync(Func{Task})"/>, with the result of the function.</summary>
+    /// <param name="function">Function to start. Its exceptions are passed to the awaiter.</param>
     public ValueTask<T> PostAsync<T>(Func<Task<T>> function)
     {
         ArgumentNullException.ThrowIfNull(function);
@@ -211,7 +229,10 @@ public abstract partial class Loop
 
     // ------------------------------------------------------------------ for the library
 
-    /// <summary>What an async function of the user's throws is thrown here when it has ended already, and else a notice when it ends.</summary>
+    /// <summary>
+    /// Throws the exception of a user's async function if it has already ended; otherwise reports it as a diagnostic
+    /// event at its end.
+    /// </summary>
     internal void Watch(Task? task, string what)
     {
         if (task is null) throw new InvalidOperationException("The function gave no task.");
@@ -219,7 +240,7 @@ public abstract partial class Loop
         else _ = WatchAsync(task, what);
     }
 
-    // tidy: allowed because it waits for an async function of the user's, outside the turn of the loop
+    // tidy: allowed because it waits for an async function of the user, outside the turn of the loop
     private async Task WatchAsync(Task task, string what)
     {
         try
@@ -232,8 +253,10 @@ public abstract partial class Loop
         }
     }
 
-    /// <summary>What the user posts: behind what its caller has sent, joined and broadcast before, to whomever on
-    /// this loop (contract 7).</summary>
+    /// <summary>
+    /// Posts work of the user. It runs after everything that the caller has sent, joined and broadcast before on this
+    /// loop (contract 7).
+    /// </summary>
     private bool PostInOrder(ControlAction action, object? first, object? second = null)
     {
         Strand.Current?.FlushBatch();
@@ -251,7 +274,7 @@ public abstract partial class Loop
             return;
         }
 
-        // A loop that has ended runs nothing: the awaiting code goes on wherever the engine offloads to.
+        // A loop that has ended runs nothing, so the continuation runs where the engine offloads work.
         if (!PostControl(static (_, c, s, _) => ((Action<object?>)c!)(s), continuation, state)) Engine.Offload(continuation, state);
     }
 }

@@ -7,27 +7,37 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// The life of the thread: a thread of the engine's, the caller's (<see cref="Run"/>, <see cref="Turn"/>), or that of a
-/// simulation. Begin, turns, stop, finish; the same object begins again when the engine is started again.
+/// Lifecycle of the loop's thread, which is the engine's, the caller's (<see cref="Run"/>, <see cref="Turn"/>) or a
+/// simulation's. Begin, turns, stop, finish. The same object begins again when the engine is started again.
 /// </summary>
 public abstract partial class Loop
 {
-    /// <summary>Rounds of continuations that a loop at its end still runs itself, each made ready by the one before.</summary>
+    /// <summary>
+    /// Rounds of continuations that an ending loop still runs itself. Each round can make the next one ready.
+    /// </summary>
     private const int LastContinuations = 64;
 
     private long _idleSince;
     private NoticePace _idleNotices;
-    private int _ownerThread; // managed thread id of who runs an adopted loop; 0: nobody yet
+    private int _ownerThread; // managed id of the thread that runs an adopted loop; 0: none yet
     private bool _hasBegun;
     private bool _hooked;
 
-    /// <summary>True when this loop has no thread of its own: somebody calls <see cref="Run"/> or <see cref="Turn"/>. See <see cref="EngineOptions.AdoptedLoops"/>.</summary>
+    /// <summary>
+    /// True if this loop has no thread of its own, and the user calls <see cref="Run"/> or <see cref="Turn"/>. See
+    /// <see cref="EngineOptions.AdoptedLoops"/>.
+    /// </summary>
     public bool IsAdopted { get; internal set; }
 
-    /// <summary>No thread could be started for it: who ends the failed start ends it.</summary>
+    /// <summary>
+    /// True if no thread could be started for this loop: the thread that ends the failed start ends the loop too.
+    /// </summary>
     internal bool IsAbandoned { get; set; }
 
-    /// <summary>The caller is the thread that runs this adopted loop; between its turns it counts as the loop for what would be refused.</summary>
+    /// <summary>
+    /// True if the calling thread runs this adopted loop. Between its turns it is checked like the loop's thread, where
+    /// blocking calls throw.
+    /// </summary>
     internal bool IsOwnedHere => IsAdopted && Volatile.Read(ref _ownerThread) == Environment.CurrentManagedThreadId;
 
     private bool HasEnded => IsDone && _scheduled.Count == 0;
@@ -35,12 +45,14 @@ public abstract partial class Loop
     // ------------------------------------------------------------------ the caller's thread
 
     /// <summary>
-    /// Makes the calling thread the thread of an adopted loop, until the engine is stopped or the token is cancelled. Starts the
-    /// engine if it was never started. Idles as <see cref="EngineOptions.Idle"/> says.
+    /// Makes the calling thread the thread of an adopted loop, until the engine is stopped or the token is cancelled.
+    /// Starts the engine if it was never started. Idles according to <see cref="EngineOptions.Idle"/>.
     /// </summary>
-    /// <param name="cancellationToken">Ends this call; the engine goes on, and its sessions on this loop wait for the next one.</param>
-    /// <returns>True when the token ended it, false when the engine was stopped: the loop has ended.</returns>
-    /// <exception cref="InvalidOperationException">The loop has a thread of its own, another thread runs it, or this is inside a callback.</exception>
+    /// <param name="cancellationToken">Token that ends this call. The engine continues, and its sessions on this loop
+    /// wait for the next call.</param>
+    /// <returns>True if the token ended the call; false if the engine was stopped and the loop has ended.</returns>
+    /// <exception cref="InvalidOperationException">The loop has a thread of its own, another thread runs it, or the
+    /// call is inside a callback.</exception>
     public bool Run(CancellationToken cancellationToken = default)
     {
         if (!TryEnter()) return false;
@@ -61,13 +73,17 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// One turn of an adopted loop on the calling thread: runs what was posted and is due, or else waits for at most
-    /// <paramref name="maxWait"/>; then delivers what has come, and sends what the callbacks queued. Starts the engine if it was never started.
-    /// Always the same thread calls it. A stop of the engine is carried out inside of these calls.
+    /// Runs one turn of an adopted loop on the calling thread. Runs posts and due timers, or waits for at most
+    /// <paramref name="maxWait"/>; then delivers what has arrived, and sends what the callbacks queued. Starts the
+    /// engine if it was never started. Always called by the same thread. A stop of the engine is carried out inside
+    /// these calls.
     /// </summary>
-    /// <param name="maxWait">How long to wait when there was nothing to do, rounded up to whole milliseconds. Zero never waits; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
-    /// <returns>True while the loop lives; false when the engine was stopped: the loop has ended, and nothing was done.</returns>
-    /// <exception cref="InvalidOperationException">The loop has a thread of its own, another thread runs it, or this is inside a callback.</exception>
+    /// <param name="maxWait">Time to wait if there is nothing to do, rounded up to whole milliseconds. Zero never
+    /// waits; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <returns>True while the loop runs; false if the engine was stopped: the loop has ended, and nothing was
+    /// done.</returns>
+    /// <exception cref="InvalidOperationException">The loop has a thread of its own, another thread runs it, or the
+    /// call is inside a callback.</exception>
     public bool Turn(TimeSpan maxWait)
     {
         if (maxWait < TimeSpan.Zero && maxWait != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(maxWait), maxWait, "zero, positive, or Timeout.InfiniteTimeSpan");
@@ -75,10 +91,10 @@ public abstract partial class Loop
         try
         {
             BeginTurns();
-            // With something to do there is nothing to wait for.
+            // Do not wait if there is work.
             bool hasWork = HasWork || Timers.NextDueMs <= Engine.NowMs;
             if (!HasEnded) RunTurn(hasWork ? 0 : maxWait < TimeSpan.Zero ? long.MaxValue : WholeMs(maxWait));
-            // The caller may take its time before the next turn: what was queued leaves now.
+            // The caller may pause before the next turn, so queued messages are sent now.
             RunWork();
             Submit();
             CheckBusyTime();
@@ -91,7 +107,9 @@ public abstract partial class Loop
         return !IsStopped;
     }
 
-    /// <summary>The calling thread takes the loop over for a while. False when the loop has ended.</summary>
+    /// <summary>
+    /// Makes the calling thread the loop's thread until <see cref="Leave"/>. Returns false if the loop has ended.
+    /// </summary>
     private bool TryEnter()
     {
         if (!IsAdopted) Throw.State($"{this} has a thread of its own: only a loop of EngineOptions.AdoptedLoops is run by its user.");
@@ -101,7 +119,7 @@ public abstract partial class Loop
         int owner = Interlocked.CompareExchange(ref _ownerThread, me, 0);
         if (owner != 0 && owner != me)
         {
-            // A loop that nobody had run is being ended by who stops the engine.
+            // No thread ran the loop, and the thread that stops the engine is ending it.
             if (Engine.IsStopping) return false;
             Throw.State($"{this} belongs to thread {owner}, which ran it first; this is thread {me}. Until the engine is stopped it stays with that thread.");
         }
@@ -130,15 +148,15 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// The engine was stopped, and this thread can end the loop: nobody ever ran it, or this thread did and is not inside a turn.
-    /// Else who runs it ends it, in the turns to come.
+    /// Ends an adopted loop after a stop of the engine if this thread may do so: no thread ever ran the loop, or this
+    /// thread did and is not inside a turn. Otherwise the thread that runs the loop ends it, in its next turns.
     /// </summary>
     internal void EndAdopted()
     {
         int me = Environment.CurrentManagedThreadId;
         int owner = Interlocked.CompareExchange(ref _ownerThread, me, 0);
         if (owner != 0 && (owner != me || t_current is not null)) return;
-        // The hooks are for a thread that runs the loop, not for one that buries it.
+        // The hooks are for a thread that runs the loop, not for one that only ends it.
         if (owner == 0) _hasBegun = true;
         while (!IsStopped && !Engine.IsOverdue) RunTurnHere();
     }
@@ -173,14 +191,17 @@ public abstract partial class Loop
         }
         catch (Exception e)
         {
-            // The start fails with it, and then stops every loop, this one too.
+            // The exception fails the start, which then stops every loop, including this one.
             failure = e;
         }
 
         Engine.LoopBegan(failure);
     }
 
-    /// <summary>The hook of the user, once for each start. The loop's thread; what it throws goes to who starts or runs the loop.</summary>
+    /// <summary>
+    /// Calls the user's hook, once for each start, on the loop's thread. Its exception is thrown to the code that
+    /// starts or runs the loop.
+    /// </summary>
     private void Begin()
     {
         if (_hasBegun) return;
@@ -191,7 +212,7 @@ public abstract partial class Loop
         _hooked = true;
     }
 
-    /// <summary>What happened outside of the turns was not this loop's doing.</summary>
+    /// <summary>Restarts the clock of the turn, because time outside the turns is not the loop's.</summary>
     private void BeginTurns()
     {
         TurnBegins();
@@ -199,7 +220,7 @@ public abstract partial class Loop
 
     // ------------------------------------------------------------------ idling
 
-    /// <summary>One turn, and what the idle strategy does when it found nothing.</summary>
+    /// <summary>Runs one turn, and applies the idle strategy if it found nothing.</summary>
     private void IdleTurn()
     {
         if (Engine.Options.Idle == IdleStrategy.Block)
@@ -208,7 +229,7 @@ public abstract partial class Loop
             return;
         }
 
-        // Looked at before: a turn that found something to do was not idle, though its wait brought nothing.
+        // Checked before the turn: a turn that found work was not idle, even if its wait returned nothing.
         bool hadWork = HasWork || Timers.NextDueMs <= TimeMs;
         bool isSpinning = Engine.Options.Idle == IdleStrategy.Spin || _idleSince == 0 || Stopwatch.GetElapsedTime(_idleSince) < Engine.Options.SpinTime;
         if (RunTurn(isSpinning ? 0 : long.MaxValue) || hadWork || !isSpinning || HasWork)
@@ -219,7 +240,8 @@ public abstract partial class Loop
 
         if (_idleSince == 0) _idleSince = Stopwatch.GetTimestamp();
         CallIdle();
-        // With a cpu of its own this returns at once; with less, others must get on: the runtime's threads, or nothing ever arrives.
+        // With a cpu of its own, the loop returns at once. Otherwise other threads, including the runtime's, must run,
+        // or nothing would ever arrive.
         Thread.Yield();
     }
 
@@ -233,7 +255,7 @@ public abstract partial class Loop
         }
         catch (Exception e)
         {
-            // It would be told of millions of times a second.
+            // Limited, because it could be reported millions of times a second.
             if (_idleNotices.TryTake(TimeMs)) Engine.ReportException("OnIdle", e);
         }
 
@@ -242,7 +264,7 @@ public abstract partial class Loop
 
     // ------------------------------------------------------------------ a simulation's thread
 
-    /// <summary>One turn on the caller's thread (the memory engine, and the end of an adopted loop).</summary>
+    /// <summary>Runs one turn on the caller's thread (the memory engine, and the end of an adopted loop).</summary>
     internal void RunTurnHere()
     {
         Loop? outer = t_current;
@@ -251,7 +273,7 @@ public abstract partial class Loop
         try
         {
             if (!_hasBegun) BeginHere();
-            // Other loops moved the clock meanwhile: that was not this one's doing.
+            // Other loops may have moved the clock meanwhile, which is not this loop's time.
             BeginTurns();
             if (!HasEnded) RunTurn();
             CheckBusyTime();
@@ -266,7 +288,9 @@ public abstract partial class Loop
         if (ended) Engine.LoopEnded(this);
     }
 
-    /// <summary>Runs what was posted, as this loop's thread (the memory engine, for a callback on the pool that waits).</summary>
+    /// <summary>
+    /// Runs posted work as this loop's thread (the memory engine, for a waiting callback on the pool).
+    /// </summary>
     internal void DrainHere()
     {
         Loop? outer = t_current;
@@ -296,8 +320,8 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Runs <paramref name="action"/> as the thread of no loop and of no session (the memory engine's foreign callers). Also in the middle of a
-    /// callback: as another thread that gets to run while the callback does.
+    /// Runs <paramref name="action"/> as a thread of no loop and no session (callers of the memory engine from
+    /// outside). Inside a callback it acts as another thread that runs at the same time.
     /// </summary>
     internal static void RunOffLoop(Action<object?> action, object? state)
     {
@@ -317,11 +341,14 @@ public abstract partial class Loop
 
     // ------------------------------------------------------------------ the end, and a new beginning
 
-    /// <summary>Ends everything on this loop: aborts all, reaps to zero, then the thread returns. Loop's thread.</summary>
+    /// <summary>
+    /// Ends everything on this loop: aborts all handles and waits until none is left; then the thread returns. Loop's
+    /// thread.
+    /// </summary>
     internal void Stop()
     {
         _isStopping = true;
-        // Before the residents: a dial must not go on with the next address when its connectors end.
+        // Before the handles: a connect must not try its next address when its attempts end.
         for (PendingOperation? one = _firstUndertaking, next; one is not null; one = next)
         {
             next = one.NextOfLoop;
@@ -357,7 +384,7 @@ public abstract partial class Loop
     {
         if (_hooked) CallStopping();
         Mailbox.Close();
-        // Attempts that were still in the mailbox have failed, and are owed their last callback.
+        // Connects that were still in the mailbox have failed and need their last callback.
         while (_scheduled.Count > 0) RunScheduled();
         Timers.Close();
         SendPace.End();
@@ -386,7 +413,9 @@ public abstract partial class Loop
         LeaveWork();
     }
 
-    /// <summary>Ready for a thread. The thread that starts the engine; nothing of an earlier life is left.</summary>
+    /// <summary>
+    /// Opens the loop for a thread. Called by the thread that starts the engine; resets all state of an earlier start.
+    /// </summary>
     internal void Open()
     {
         OpenQueue();
@@ -401,10 +430,10 @@ public abstract partial class Loop
         Volatile.Write(ref _isStopped, false);
     }
 
-    /// <summary>The start failed before this loop had a thread: what was posted stays for the next one.</summary>
+    /// <summary>Called if the start failed before this loop had a thread: its posts wait for the next start.</summary>
     internal void CloseUnstarted() => CloseQueue();
 
-    /// <summary>For a loop that never ran, when its engine is disposed: what was posted runs here.</summary>
+    /// <summary>Called for a loop that never ran, when its engine is disposed: its posts run here.</summary>
     internal void CloseUnused()
     {
         if (IsStopped) return;

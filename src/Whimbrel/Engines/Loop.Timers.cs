@@ -4,14 +4,14 @@ using Whimbrel.Engines;
 
 namespace Whimbrel;
 
-/// <summary>Timers of the loop, from any thread. See <see cref="LoopTimer"/> for what all forms have in common.</summary>
+/// <summary>Timers of the loop, from any thread. See <see cref="LoopTimer"/> for the rules of all forms.</summary>
 public abstract partial class Loop
 {
-    /// <summary>Starts a timer whose callback runs on this loop. Any thread.</summary>
-    /// <param name="due">Time until the first firing; zero means the next turn. There is no longest time.</param>
-    /// <param name="callback">What to run at each firing. What it throws is given as a notice.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>Starts a timer with a callback on this loop. Any thread.</summary>
+    /// <param name="due">Time until the first firing; zero for the next turn. There is no maximum.</param>
+    /// <param name="callback">Callback of each firing. Its exceptions are reported as diagnostic events.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
     public LoopTimer StartTimer(TimeSpan due, Action<object?> callback, object? state = null, TimeSpan period = default)
     {
@@ -21,11 +21,14 @@ public abstract partial class Loop
         return timer;
     }
 
-    /// <summary>Starts a timer for a moment of the wall clock. It is converted to the monotonic clock now: later changes of the wall clock do not move it.</summary>
-    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
-    /// <param name="callback">What to run at each firing. What it throws is given as a notice.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>
+    /// Starts a timer for a time of the wall clock. The time is converted to the monotonic clock now: later changes of
+    /// the wall clock do not move it.
+    /// </summary>
+    /// <param name="due">Time of the first firing; a time in the past means the next turn.</param>
+    /// <param name="callback">Callback of each firing. Its exceptions are reported as diagnostic events.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
     public LoopTimer StartTimer(DateTimeOffset due, Action<object?> callback, object? state = null, TimeSpan period = default)
     {
@@ -35,11 +38,12 @@ public abstract partial class Loop
         return timer;
     }
 
-    /// <summary>Starts a timer whose callback is also told when it is cancelled.</summary>
-    /// <param name="due">Time until the first firing; zero means the next turn.</param>
-    /// <param name="callback">Gets <paramref name="state"/>, and true when the timer was cancelled instead of fired. See <see cref="LoopTimer.OnFired"/>.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>Starts a timer whose callback is also called when it is cancelled.</summary>
+    /// <param name="due">Time until the first firing; zero for the next turn.</param>
+    /// <param name="callback">Callback with <paramref name="state"/>, and true if the timer was cancelled instead of
+    /// fired. See <see cref="LoopTimer.OnFired"/>.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(TimeSpan due, Action<object?, bool> callback, object? state = null, TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
@@ -48,11 +52,14 @@ public abstract partial class Loop
         return timer;
     }
 
-    /// <summary>Starts a timer for a moment, whose callback is also told when it is cancelled.</summary>
-    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
-    /// <param name="callback">Gets <paramref name="state"/>, and true when the timer was cancelled instead of fired. See <see cref="LoopTimer.OnFired"/>.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>
+    /// Starts a timer for a time of the wall clock, whose callback is also called when it is cancelled.
+    /// </summary>
+    /// <param name="due">Time of the first firing; a time in the past means the next turn.</param>
+    /// <param name="callback">Callback with <paramref name="state"/>, and true if the timer was cancelled instead of
+    /// fired. See <see cref="LoopTimer.OnFired"/>.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(DateTimeOffset due, Action<object?, bool> callback, object? state = null, TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
@@ -62,46 +69,51 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Starts a timer with an async callback. One call at a time: a firing while the task of the last one has not ended is left out. It begins on the loop;
-    /// awaits of this library inside of it continue there. What it throws, also after an await, is given as a notice.
+    /// Starts a timer with an async callback. Only one call is active at a time: a firing is skipped while the task of
+    /// the previous one has not ended. The callback starts on the loop; awaits of this library inside it continue
+    /// there. Its exceptions, also after an await, are reported as diagnostic events.
     /// </summary>
-    /// <param name="due">Time until the first firing; zero means the next turn.</param>
-    /// <param name="callback">What to start at each firing.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <param name="due">Time until the first firing; zero for the next turn.</param>
+    /// <param name="callback">Callback of each firing.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
     public LoopTimer StartTimer(TimeSpan due, Func<object?, Task> callback, object? state = null, TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
-        // tidy: allowed because it runs once for each timer that is made
+        // tidy: allowed because it runs once for each new timer
         LoopTimer timer = new(this, (s, _) => callback(s), state, wantsCancelled: false);
         timer.Start(due, period);
         return timer;
     }
 
     /// <summary>
-    /// Starts a timer with an async callback. One call at a time: a firing while the task of the last one has not ended is left out. It begins on the loop;
-    /// awaits of this library inside of it continue there. What it throws, also after an await, is given as a notice.
+    /// Starts a timer with an async callback for a time of the wall clock. As
+    /// <see cref="StartTimer(TimeSpan, Func{object?, Task}, object?, TimeSpan)"/>.
     /// </summary>
-    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
-    /// <param name="callback">What to start at each firing.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <param name="due">Time of the first firing; a time in the past means the next turn.</param>
+    /// <param name="callback">Callback of each firing.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
     public LoopTimer StartTimer(DateTimeOffset due, Func<object?, Task> callback, object? state = null, TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
-        // tidy: allowed because it runs once for each timer that is made
+        // tidy: allowed because it runs once for each new timer
         LoopTimer timer = new(this, (s, _) => callback(s), state, wantsCancelled: false);
         timer.Start(due, period);
         return timer;
     }
 
-    /// <summary>Starts a timer with an async callback, which is also called when it is cancelled. As <see cref="StartTimer(TimeSpan, Func{object?, Task}, object?, TimeSpan)"/>.</summary>
-    /// <param name="due">Time until the first firing; zero means the next turn.</param>
-    /// <param name="callback">Gets <paramref name="state"/>, and true when the timer was cancelled instead of fired: then also while an earlier call has not ended.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>
+    /// Starts a timer with an async callback, which is also called when it is cancelled. As
+    /// <see cref="StartTimer(TimeSpan, Func{object?, Task}, object?, TimeSpan)"/>.
+    /// </summary>
+    /// <param name="due">Time until the first firing; zero for the next turn.</param>
+    /// <param name="callback">Callback with <paramref name="state"/>, and true if the timer was cancelled instead of
+    /// fired; then it is called even while an earlier call has not ended.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(TimeSpan due, Func<object?, bool, Task> callback, object? state = null, TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
@@ -110,11 +122,15 @@ public abstract partial class Loop
         return timer;
     }
 
-    /// <summary>Starts a timer with an async callback, which is also called when it is cancelled. As <see cref="StartTimer(DateTimeOffset, Func{object?, Task}, object?, TimeSpan)"/>.</summary>
-    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
-    /// <param name="callback">Gets <paramref name="state"/>, and true when the timer was cancelled instead of fired: then also while an earlier call has not ended.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
+    /// <summary>
+    /// Starts a timer with an async callback for a time of the wall clock, which is also called when it is cancelled.
+    /// As <see cref="StartTimer(DateTimeOffset, Func{object?, Task}, object?, TimeSpan)"/>.
+    /// </summary>
+    /// <param name="due">Time of the first firing; a time in the past means the next turn.</param>
+    /// <param name="callback">Callback with <paramref name="state"/>, and true if the timer was cancelled instead of
+    /// fired; then it is called even while an earlier call has not ended.</param>
+    /// <param name="state">Argument of the callback.</param>
+    /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(DateTimeOffset due, Func<object?, bool, Task> callback, object? state = null, TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
@@ -123,10 +139,14 @@ public abstract partial class Loop
         return timer;
     }
 
-    /// <summary>Completes after a time, by this loop's timers. Awaited on the loop, the code goes on there; elsewhere on the thread pool.</summary>
-    /// <param name="due">How long; zero means the next turn.</param>
-    /// <param name="cancellationToken">Ends the wait early.</param>
-    /// <exception cref="OperationCanceledException">(To who awaits.) The token was cancelled, or the engine was stopped.</exception>
+    /// <summary>
+    /// Completes after a time, by this loop's timers. An awaiter on the loop continues on the loop; elsewhere on the
+    /// thread pool.
+    /// </summary>
+    /// <param name="due">Time to wait; zero for the next turn.</param>
+    /// <param name="cancellationToken">Token that ends the wait early.</param>
+    /// <exception cref="OperationCanceledException">(Passed to the awaiter.) The token was cancelled, or the engine was
+    /// stopped.</exception>
     public ValueTask DelayAsync(TimeSpan due, CancellationToken cancellationToken = default)
     {
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled(cancellationToken);
@@ -149,7 +169,7 @@ public abstract partial class Loop
         return WholeMs(due);
     }
 
-    /// <summary>Rounded up, for nothing may come early; exact up to the longest time there is.</summary>
+    /// <summary>Returns whole milliseconds, rounded up so that nothing fires early; exact for every TimeSpan.</summary>
     internal static long WholeMs(TimeSpan time)
     {
         (long ms, long rest) = Math.DivRem(time.Ticks, TimeSpan.TicksPerMillisecond);

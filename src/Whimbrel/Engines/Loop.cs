@@ -10,27 +10,31 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// One thread, one kernel queue, and the connections that live on it. START READING HERE; then Connections/Connection.cs.
-/// Posting is in Loop.Posting.cs, timers in Loop.Timers.cs, the life of the thread in Loop.Thread.cs.
+/// One thread, one kernel queue, and the connections that belong to it. START READING HERE; then
+/// Connections/Connection.cs. Posting is in Loop.Posting.cs, timers in Loop.Timers.cs, the lifecycle of the thread in
+/// Loop.Thread.cs.
 /// </summary>
 /// <remarks>
-/// The contract between a loop and an engine, cut at completions (docs/design/0001):
+/// The contract between a loop and an engine, cut at completions (docs/design/0001). Handles are connections,
+/// listeners, connect attempts and datagram sockets (<see cref="Resident"/>).
 /// <list type="number">
-/// <item>Everything about a resident happens on its loop's thread. Only <see cref="Wake"/> may be called from elsewhere, and <see cref="SendForStrand"/>, as
-/// <see cref="Strand"/> says.</item>
-/// <item>The engine reports completions and holds no policy: it never decides to close, pause or retry for a session.</item>
+/// <item>All operations on a handle run on its loop's thread. Only <see cref="Wake"/> and <see cref="SendForStrand"/>
+/// may be called from other threads, the latter under the rules of <see cref="Strand"/>.</item>
+/// <item>The engine reports completions and holds no policy: it never decides to close, pause or retry for a
+/// session.</item>
 /// <item>A received block is valid until the complete-call returns.</item>
-/// <item>One send is in flight per connection.</item>
+/// <item>At most one send is in flight per connection.</item>
 /// <item>After <see cref="Detach"/> has completed, the descriptor is closed and no completion follows.</item>
-/// <item>No verb calls a session. What a verb finds out early (a send that fails) is noted and delivered from the
-/// completion phase, never inside another callback.</item>
-/// <item>A loop never waits for another loop: what it posts is taken or refused, and a session from whose callbacks it posts more than the other
-/// loop has caught up with is not read until it has.</item>
-/// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, paced sends, continuations, timers, noted work, flush, TLS
-/// handshakes, wait. On the Linux engines the continuations that a completion has woken run behind it, before the next one (<see cref="GoOn"/>).</item>
-/// <item>A stale completion (other generation) releases resources only.</item>
-/// <item>A loop may be started again after it ended, and stays the same object: <see cref="OpenQueue"/> and <see cref="CloseQueue"/>
-/// come in pairs, with nothing attached before the one and after the other.</item>
+/// <item>No verb calls a session. If a verb finds a result early (for example a failed send), the result is recorded
+/// and delivered in the completion phase, never inside another callback.</item>
+/// <item>A loop never waits for another loop: its posts are accepted or rejected. A session whose callbacks post faster
+/// than the other loop can process is not read until that loop has caught up.</item>
+/// <item>The order of a turn is defined in one place, <see cref="RunTurn"/>: mailbox, paced sends, continuations,
+/// timers, recorded results, flush, TLS handshakes, wait. On the Linux engines, continuations made ready by a
+/// completion run directly after it, before the next completion (<see cref="GoOn"/>).</item>
+/// <item>A stale completion (of another generation) only releases resources.</item>
+/// <item>A loop may be started again after it has ended, and stays the same object: <see cref="OpenQueue"/> and
+/// <see cref="CloseQueue"/> come in pairs. Nothing is attached before the first or after the second.</item>
 /// </list>
 /// </remarks>
 public abstract partial class Loop
@@ -38,7 +42,8 @@ public abstract partial class Loop
     private const int FlushEveryBytes = 64 * 1024;
     private const int FlushEveryBlocks = 64;
 
-    // Of what other threads sent, what comes next may be for the same connections, a little for each of many: as many blocks as the pool keeps may wait for it.
+    // Further cross-thread sends may be for the same connections, with little data for each of many. As many blocks as
+    // the pool keeps may therefore wait for them.
     private const int FlushEveryBlocksDrained = BlockPool.MaxKept;
     private const int StartSlots = 64;
 
@@ -61,16 +66,16 @@ public abstract partial class Loop
     private PendingOperation? _firstUndertaking;
     private long _busySinceMs;
     private NoticePace _memoryNotices;
-    private long _compiledAtStart; // ticks of the compiler on this thread when the turn began
-    private long _reportedSinceMs = -1; // by the watchdog while the turn ran that began then
+    private long _compiledAtStart; // JIT time of this thread when the turn began
+    private long _reportedSinceMs = -1; // start time of the turn that the watchdog has reported while it ran
     private long _reportedAtMs;
-    private string? _work; // user code that is no callback of a session or handler
+    private string? _work; // user code that is not a callback of a session or handler
     private object? _workSubject;
     private bool _isStopping;
     private int _strands;
     private TlsScratch? _tls;
     private bool _isStopped;
-    private DatagramResident? _activeSocket; // whose handler is in a callback now
+    private DatagramResident? _activeSocket; // datagram socket with a handler in a callback now
 
     private protected Loop(Engine engine, int index)
     {
@@ -80,7 +85,7 @@ public abstract partial class Loop
         SendPace = new SendPace(engine);
     }
 
-    /// <summary>The loop whose thread this is, or null.</summary>
+    /// <summary>The loop that the calling thread belongs to; null on other threads.</summary>
     public static Loop? Current => t_current;
 
     /// <summary>The engine that owns this loop.</summary>
@@ -92,10 +97,13 @@ public abstract partial class Loop
     /// <summary>True on this loop's own thread.</summary>
     public bool IsCurrent => ReferenceEquals(t_current, this);
 
-    /// <summary>Monotonic milliseconds when the loop last stopped waiting, from a cheap clock that may be some milliseconds behind. The loop's thread only.</summary>
+    /// <summary>
+    /// Monotonic milliseconds at the end of the loop's last wait, from a coarse clock that may be some milliseconds
+    /// late. The loop's thread only.
+    /// </summary>
     public long TimeMs { get; private set; }
 
-    /// <summary>Guards the Socket objects that user code has of residents.</summary>
+    /// <summary>Lock for Socket objects of this loop's handles that user code has received.</summary>
     internal Lock SocketGate { get; } = new();
 
     internal Mailbox Mailbox { get; }
@@ -108,16 +116,16 @@ public abstract partial class Loop
 
     internal StrandBlocks StrandBlocks { get; } = new();
 
-    /// <summary>Entries of the inboxes of its connections.</summary>
+    /// <summary>Pool of entries for the inboxes of this loop's connections.</summary>
     internal InboxItems InboxItems { get; } = new();
 
-    /// <summary>Strands whose callbacks have sent something that has not come here yet.</summary>
+    /// <summary>Strands whose callbacks have sent data that this loop has not received yet.</summary>
     internal GatheringStrands GatheringStrands { get; } = new();
 
-    /// <summary>What the TLS layers of this loop share. Made when the first one is.</summary>
+    /// <summary>Scratch memory shared by the TLS layers of this loop. Created with the first layer.</summary>
     internal TlsScratch Tls => _tls ??= new TlsScratch();
 
-    /// <summary>The part that TLS handshakes have of each turn.</summary>
+    /// <summary>Limits the time of TLS handshakes in each turn.</summary>
     internal HandshakePace Handshakes { get; } = new();
 
     internal LoopTally Counters { get; } = new();
@@ -128,27 +136,35 @@ public abstract partial class Loop
 
     internal Stack<PacedSend> FreePacedSends { get; } = new();
 
-    /// <summary>The part that awaited sends and files have of each turn.</summary>
+    /// <summary>Limits awaited sends and files in each turn.</summary>
     internal SendPace SendPace { get; }
 
-    /// <summary>Changes whenever a piece of user code begins or ends here: room that was lent under one number is not written into under another.</summary>
+    /// <summary>
+    /// Number that changes whenever user code starts or ends on this loop. A send buffer reserved under one number is
+    /// not written under another.
+    /// </summary>
     internal long UserCalls { get; private set; } = 1;
 
-    /// <summary>What the session that is in OnReceived now was given.</summary>
+    /// <summary>Data passed to the session that is in OnReceived now.</summary>
     internal OfferedBytes Offered;
 
-    /// <summary>The connection whose session is in a callback now.</summary>
+    /// <summary>The connection with a session in a callback now.</summary>
     internal Connection? ActiveConnection { get; private set; }
 
     internal string? ActiveCallback { get; private set; }
 
-    /// <summary>Connections on their way to this loop. Any thread adds, by Interlocked; only least-loaded placement counts them.</summary>
+    /// <summary>
+    /// Number of connections on their way to this loop. Any thread changes it, by Interlocked; only least-loaded
+    /// placement counts them.
+    /// </summary>
     internal int OnTheWay;
 
-    /// <summary>Connections that live here or are on their way. Any thread; true a moment ago.</summary>
+    /// <summary>
+    /// Number of connections of this loop, including those on their way. Any thread; may be slightly outdated.
+    /// </summary>
     internal long Load => Volatile.Read(ref Counters.ConnectionsOpened) - Volatile.Read(ref Counters.ConnectionsClosed) + Volatile.Read(ref OnTheWay);
 
-    /// <summary>What it has done so far, and has now. Any thread; cheap, and a moment old.</summary>
+    /// <summary>Returns the loop's counters. Any thread; cheap, slightly outdated.</summary>
     public LoopCounters ReadCounters()
     {
         long closed = Volatile.Read(ref Counters.ConnectionsClosed);
@@ -168,15 +184,16 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Bytes that sends of all its connections have queued and the system has not taken yet, as <see cref="Server.BytesPending"/> has them of a server. Any thread;
-    /// a moment old. Goes through the connections: not for every message.
+    /// Number of bytes that all connections of this loop have queued and the system has not taken yet, like
+    /// <see cref="Server.BytesPending"/>. Any thread; slightly outdated. Visits every connection, so do not read it per
+    /// message.
     /// </summary>
     public long BytesPending
     {
         get
         {
             long sum = 0;
-            // The array may be a moment old; a connection in it that has ended has nothing pending.
+            // The array may be outdated; an ended connection in it has nothing pending.
             foreach (Resident? resident in Volatile.Read(ref _residents))
             {
                 if (resident is Connection connection) sum += connection.BytesPending;
@@ -190,51 +207,70 @@ public abstract partial class Loop
 
     internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || Handshakes.Any || SendPace.Any || _ready.Count > 0 || Mailbox.Any || IsDone;
 
-    /// <summary>Stopped, and nobody is left who is owed a callback.</summary>
+    /// <summary>True if the loop is stopping, no handle is left, and no callback is outstanding.</summary>
     private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
 
-    /// <summary>Has ended, or its engine was disposed before it ran. False again when the engine is started again.</summary>
+    /// <summary>
+    /// True if the loop has ended, or its engine was disposed before it ran. False again when the engine is started
+    /// again.
+    /// </summary>
     internal bool IsStopped => Volatile.Read(ref _isStopped);
 
-    /// <summary>The engine was stopped or disposed: all is being ended, and nothing new begins.</summary>
+    /// <summary>True if the engine was stopped or disposed: all handles are being ended, and none is added.</summary>
     internal bool IsStopping => _isStopping;
 
     // ------------------------------------------------------------------ the verbs, supplied by an engine
 
-    /// <summary>Listen, dial, or adopt a connected socket. Ends in <c>CompleteAttach</c>, perhaps before it returns.</summary>
+    /// <summary>
+    /// Listens, connects, or adopts a connected socket. Ends in <c>CompleteAttach</c>, possibly before it returns.
+    /// </summary>
     private protected abstract void StartAttach(Resident resident);
 
-    /// <summary>Accept (<c>Listener.CompleteAccept</c>) or receive (<c>Connection.CompleteReceive</c>) until stopped.</summary>
+    /// <summary>
+    /// Accepts (<c>Listener.CompleteAccept</c>) or receives (<c>Connection.CompleteReceive</c>) until stopped.
+    /// </summary>
     internal abstract void StartReceive(Resident resident);
 
-    /// <summary>Stop; what was already taken may still be delivered and is kept by the connection.</summary>
+    /// <summary>
+    /// Stops receiving. Data that was already received may still be delivered; the connection keeps it.
+    /// </summary>
     internal abstract void StopReceive(Resident resident);
 
-    /// <summary>Send the connection's queue: <c>AdvanceSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
+    /// <summary>
+    /// Sends the connection's queue: <c>AdvanceSend</c> reports progress, and <c>CompleteSend</c> that the next send
+    /// may start.
+    /// </summary>
     internal abstract void StartSend(Connection connection);
 
-    /// <summary><see cref="StartSend(Connection)"/> sends parts of files: <c>CompleteFile</c> for each. Otherwise the queue has none for it.</summary>
+    /// <summary>
+    /// True if <see cref="StartSend(Connection)"/> sends parts of files and calls <c>CompleteFile</c> for each.
+    /// Otherwise the queue has no file for it.
+    /// </summary>
     internal bool SendsFiles { get; private protected init; }
 
-    /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them. At most <see cref="Pieces.MostInRow"/> pieces, none empty.</summary>
+    /// <summary>
+    /// Tries to send these bytes at once, with nothing queued. Returns the number of bytes taken; 0 means that the
+    /// caller queues them. At most <see cref="Pieces.MostInRow"/> pieces, none empty.
+    /// </summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
 
-    /// <summary><see cref="SendForStrand"/> does something here.</summary>
+    /// <summary>True if <see cref="SendForStrand"/> is implemented.</summary>
     internal virtual bool StrandsSend => false;
 
     /// <summary>
-    /// On a strand's thread, while the loop does not touch what the connection sends (<c>Strand.TrySendHere</c>): what the system takes at once. The number of bytes, 0 when the loop is to do it, or an error of the
-    /// connection as a negative number. At most two pieces, none empty.
+    /// Sends on a strand's thread what the system takes at once, while the loop does not touch the connection's send
+    /// state (<c>Strand.TrySendHere</c>). Returns the number of bytes, 0 if the loop has to send, or a negated error
+    /// number. At most two pieces, none empty.
     /// </summary>
-    // Safe: nothing is read here; engines that do read no longer than the call.
+    // Safe: nothing is read here; engines that override it read the pieces only during the call.
     internal virtual unsafe int SendForStrand(Connection connection, IoVector* pieces, int count, int length) => 0;
 
-    /// <summary>An error of <see cref="SendForStrand"/>, on the loop.</summary>
+    /// <summary>Handles an error of <see cref="SendForStrand"/>, on the loop.</summary>
     internal virtual void StrandSendFailed(Connection connection, int error) => connection.FailSend(error);
 
     /// <summary>
-    /// Sends of the queue what the system takes at once, inside the call. With a send in flight it may do nothing: that one is an offer
-    /// already, and the system takes it when it has room.
+    /// Sends the part of the queue that the system takes at once, inside the call. Does nothing while a send is in
+    /// flight, because the system already takes its data as soon as there is space.
     /// </summary>
     internal virtual void OfferSend(Connection connection)
     {
@@ -243,54 +279,68 @@ public abstract partial class Loop
         StartSend(connection);
     }
 
-    /// <summary>Send FIN.</summary>
+    /// <summary>Sends FIN.</summary>
     internal abstract void ShutdownSend(Connection connection);
 
-    /// <summary>Cancel what runs and close the descriptor. Ends in <c>CompleteClose</c>, perhaps before it returns.</summary>
+    /// <summary>
+    /// Cancels running operations and closes the descriptor. Ends in <c>CompleteClose</c>, possibly before it returns.
+    /// </summary>
     private protected abstract void StartDetach(Resident resident);
 
     /// <summary>
-    /// Lets nobody new in, and delivers every connection that the system has completed (<c>Listener.CompleteAccept</c>): closing
-    /// the listener, which comes next, would reset them. An engine without it loses them.
+    /// Stops accepting, and delivers every connection that the system has already accepted
+    /// (<c>Listener.CompleteAccept</c>). Closing the listener, which comes next, would reset them. Engines without an
+    /// override lose them.
     /// </summary>
     internal virtual void AcceptRest(Listener listener)
     {
     }
 
-    /// <summary>Gives up a connected socket without closing it: from a connector to its connection.</summary>
+    /// <summary>Releases a connected socket without closing it: from a connect attempt to its connection.</summary>
     internal abstract RawSocket Release(Resident resident);
 
-    /// <summary>Closes a socket that no resident owns yet.</summary>
+    /// <summary>Closes a socket that no handle owns yet.</summary>
     internal abstract void Discard(RawSocket socket);
 
-    /// <summary>Submit, block for at most <paramref name="timeoutMs"/> (-1: no limit), deliver. How many completions were delivered; a wake-up is none.</summary>
+    /// <summary>
+    /// Submits, blocks for at most <paramref name="timeoutMs"/> (-1: no limit), and delivers. Returns the number of
+    /// delivered completions; a wake-up is not counted.
+    /// </summary>
     private protected abstract int Wait(long timeoutMs);
 
     /// <summary>Ends a wait. Any thread.</summary>
     private protected abstract void Wake();
 
     /// <summary>
-    /// Makes the kernel queue, at each start of the engine. On the thread that starts the engine, before the loop's own runs.
-    /// Throws <see cref="NetworkException"/> when the system refuses, and has then nothing open.
+    /// Creates the kernel queue, at each start of the engine. Called on the thread that starts the engine, before the
+    /// loop's own thread runs. Throws <see cref="NetworkException"/> if the system refuses, with nothing left open.
     /// </summary>
     private protected abstract void OpenQueue();
 
-    /// <summary>Closes the kernel queue. Nothing is attached any more.</summary>
+    /// <summary>Closes the kernel queue. No handle is attached any more.</summary>
     private protected abstract void CloseQueue();
 
-    /// <summary>Hands over what the verbs have queued, for an engine that does so in <see cref="Wait"/>. Nobody may wait for some time.</summary>
+    /// <summary>
+    /// Submits queued operations now, for an engine that otherwise does so in <see cref="Wait"/>, because the next wait
+    /// may be some time away.
+    /// </summary>
     private protected virtual void Submit()
     {
     }
 
-    /// <summary>The flush under way ends the turn and has one connection only: what <see cref="StartSend(Connection)"/> queues goes alone.</summary>
+    /// <summary>
+    /// True if the current flush ends the turn and has one connection only, so that <see cref="StartSend(Connection)"/>
+    /// queues a single operation.
+    /// </summary>
     private protected bool IsLoneFlush { get; private set; }
 
     internal void WakeUp() => Wake();
 
     // ------------------------------------------------------------------ the turn
 
-    /// <summary>One turn that waits for at most <paramref name="mostMs"/>. True when the wait brought something.</summary>
+    /// <summary>
+    /// Runs one turn that waits for at most <paramref name="mostMs"/>. Returns true if the wait delivered a completion.
+    /// </summary>
     private bool RunTurn(long mostMs = long.MaxValue)
     {
         Handshakes.TurnBegins();
@@ -304,7 +354,7 @@ public abstract partial class Loop
         return delivered > 0;
     }
 
-    /// <summary>All of a turn but the wait.</summary>
+    /// <summary>Runs everything in a turn except the wait.</summary>
     private void RunWork()
     {
         SendPace.TurnBegins();
@@ -336,14 +386,17 @@ public abstract partial class Loop
         return due == long.MaxValue ? long.MaxValue : Math.Max(0, due - Engine.NowMs);
     }
 
-    /// <summary>The engine calls this right before it blocks. False: something was posted, do not block.</summary>
+    /// <summary>
+    /// Called by the engine directly before it blocks. Returns false if something was posted, so that the engine must
+    /// not block.
+    /// </summary>
     private protected bool TrySleep() => Mailbox.TrySleep();
 
-    /// <summary>The engine calls this when it stops blocking, before it delivers.</summary>
+    /// <summary>Called by the engine after it blocked, before it delivers.</summary>
     private protected void Woke()
     {
         Mailbox.Woke();
-        // What a strand has said before it looked at the flag is seen from here on (Strand.Sending.cs).
+        // Everything that a strand wrote before it checked the flag is visible from here on (Strand.Sending.cs).
         if (_strands > 0) Interlocked.MemoryBarrier();
         Counters.Turns++;
         TurnBegins();
@@ -357,8 +410,8 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Behind each completion, before the next one: what a receive has woken goes on while its bytes are in the nearer caches, and gives back the memory that they
-    /// lie in before the next connection needs some. Never inside a callback.
+    /// Runs ready continuations after each completion, before the next one, and never inside a callback. The data of a
+    /// receive is then still in the cpu cache, and its memory is released before the next connection needs some.
     /// </summary>
     private protected void GoOn()
     {
@@ -415,10 +468,10 @@ public abstract partial class Loop
         }
     }
 
-    /// <summary>A timer's callback has returned.</summary>
+    /// <summary>Called when a timer's callback has returned.</summary>
     internal void CountUserCall() => UserCalls++;
 
-    /// <summary>Asks for <see cref="Resident.RunScheduled"/> in the completion phase.</summary>
+    /// <summary>Requests a call of <see cref="Resident.RunScheduled"/> in the completion phase.</summary>
     internal void Schedule(Resident resident)
     {
         if (resident.IsScheduled) return;
@@ -428,7 +481,7 @@ public abstract partial class Loop
 
     private protected void RunScheduled()
     {
-        // Bounded: what schedules itself again waits for the next round of the turn.
+        // Bounded: a handle that schedules itself again waits for the next round of the turn.
         for (int budget = _scheduled.Count; budget > 0; budget--)
         {
             Resident resident = _scheduled.Dequeue();
@@ -446,12 +499,15 @@ public abstract partial class Loop
 
     // ------------------------------------------------------------------ the last resort
 
-    /// <summary>False for what must end the run: what an engine that checks the contract throws.</summary>
+    /// <summary>
+    /// False for an exception that must end the test run: one that a contract-checking engine has thrown.
+    /// </summary>
     internal bool Outlives(Exception exception) => !Engine.EndsRun(exception);
 
     /// <summary>
-    /// Something came out of an item of this loop, though all user code has a fence of its own. The connection concerned ends, and the
-    /// loop goes on: an exception that left here would end the process, and with it everybody else's connections.
+    /// Handles an exception of a work item of this loop, although all user code is called in try blocks of its own. The
+    /// connection concerned is closed, and the loop continues. Otherwise the exception would end the process with all
+    /// its connections.
     /// </summary>
     internal void Outlive(Exception exception, Resident? concerned)
     {
@@ -465,11 +521,15 @@ public abstract partial class Loop
         }
         catch (Exception) when (Outlives(exception))
         {
-            // It is in no state to be ended. The notice has said so; what is left of it goes with the engine.
+            // The connection cannot be ended in this state. The exception has been reported, and the engine releases
+            // the rest at its end.
         }
     }
 
-    /// <summary>Memory that a session gave away threw; its connection tells who it was by its reason. At most once a minute.</summary>
+    /// <summary>
+    /// Reports an exception of memory that a session passed as owned. The close reason of its connection identifies the
+    /// session. At most once a minute.
+    /// </summary>
     internal void NoteMemory(Exception exception)
     {
         const string outcome = "Its connection, if it was open, was ended; the loop goes on.";
@@ -479,7 +539,7 @@ public abstract partial class Loop
 
     private void RunHandshakes()
     {
-        // The answers of this turn do not wait for handshakes.
+        // Responses of this turn must not wait for handshakes.
         Submit();
         Handshakes.Run(this);
         FlushDirty(isEndOfTurn: true);
@@ -487,7 +547,7 @@ public abstract partial class Loop
 
     // ------------------------------------------------------------------ callbacks
 
-    /// <summary>A session's callback begins. The memory engine throws when one is running already.</summary>
+    /// <summary>Called when a session's callback begins. The memory engine throws if one is already running.</summary>
     internal void EnterCallback(Connection connection, string name)
     {
         if (ActiveCallback is not null) Engine.Violated($"{name} began inside {ActiveCallback}");
@@ -496,7 +556,7 @@ public abstract partial class Loop
         UserCalls++;
     }
 
-    /// <summary>The same for a handler of datagrams.</summary>
+    /// <summary>Called when a datagram handler's callback begins.</summary>
     internal void EnterCallback(DatagramResident socket, string name)
     {
         if (ActiveCallback is not null) Engine.Violated($"{name} began inside {ActiveCallback}");
@@ -512,7 +572,7 @@ public abstract partial class Loop
         UserCalls++;
     }
 
-    /// <summary>The end of a handler's callback.</summary>
+    /// <summary>Called when a handler's callback has ended.</summary>
     internal void LeaveHandler()
     {
         _activeSocket = null;
@@ -520,30 +580,39 @@ public abstract partial class Loop
         UserCalls++;
     }
 
-    /// <summary>A connection took a step that its life has not (<see cref="Life"/>), or its TLS.</summary>
+    /// <summary>
+    /// Called when a connection, or its TLS state, makes a transition that <see cref="Life"/> does not allow.
+    /// </summary>
     internal void IllegalStep(Enum from, Enum to) => Engine.Violated($"a connection went from {from} to {to}");
 
-    /// <summary>Poisons a block after the callback it was lent to. Debug builds, and always in the memory engine.</summary>
+    /// <summary>
+    /// Overwrites a block after the callback that could read it. Debug builds, and always in the memory engine.
+    /// </summary>
     [Conditional("DEBUG")]
     private protected static void Poison(Span<byte> block) => block.Fill(0xDD);
 
-    /// <summary>The same for a received datagram.</summary>
+    /// <summary>Overwrites a received datagram after its callback.</summary>
     [Conditional("DEBUG")]
     internal static void PoisonReceived(Span<byte> datagram) => Poison(datagram);
 
-    /// <summary>The same for a block that a strand lent. The pool's thread.</summary>
+    /// <summary>Overwrites a block that a strand passed to a callback. The pool's thread.</summary>
     internal void PoisonLent(Span<byte> block)
     {
         if (Engine.PoisonsLent) block.Fill(0xDD);
         else Poison(block);
     }
 
-    /// <summary>The session in a callback posted more than another loop can take: it is not read until that loop caught up.</summary>
+    /// <summary>
+    /// Called when the session in a callback has posted more than another loop accepts: it is not read until that loop
+    /// has caught up.
+    /// </summary>
     internal void HoldActiveSession() => ActiveConnection?.HoldForMailbox();
 
     // ------------------------------------------------------------------ flush
 
-    /// <summary>Puts a connection on the dirty list once; at the latest at the end of the turn its queue is sent.</summary>
+    /// <summary>
+    /// Puts a connection on the dirty list once. Its queue is sent at the end of the turn at the latest.
+    /// </summary>
     internal void AddDirty(Connection connection)
     {
         if (_dirtyCount == _dirty.Length) Array.Resize(ref _dirty, _dirtyCount * 2);
@@ -557,8 +626,8 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// A run of a group, counted like the two blocks it is as large as: a turn with broadcasts of many groups is flushed
-    /// in between, and goes round with the runs that the pool keeps.
+    /// Takes a run for a group, and counts it as the two blocks whose size it has. A turn with broadcasts of many
+    /// groups is therefore flushed in between, and needs no more runs than the pool keeps.
     /// </summary>
     internal Run TakeOpenRun(int length)
     {
@@ -573,13 +642,16 @@ public abstract partial class Loop
         _receivedSinceFlush += bytes;
     }
 
-    /// <summary>Bulk traffic and wide broadcasts must not fall out of the cache before they are sent (docs/design/0002).</summary>
+    /// <summary>
+    /// Flushes early, because bulk traffic and wide broadcasts must be sent while they are in the cpu cache
+    /// (docs/design/0002).
+    /// </summary>
     internal void FlushIfMany()
     {
         if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks) FlushDirty(isEndOfTurn: false);
     }
 
-    /// <summary>The same while sends of other threads are drained.</summary>
+    /// <summary>The same while sends of other threads are processed.</summary>
     internal void FlushIfManyDrained()
     {
         if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocksDrained) FlushDirty(isEndOfTurn: false);
@@ -591,7 +663,7 @@ public abstract partial class Loop
         _blocksSinceFlush = 0;
         if (_dirtyCount == 0 || _isFlushing) return;
         _isFlushing = true;
-        // What gets dirty again meanwhile (a send that took only a part) waits for the next flush.
+        // Connections that become dirty during the flush (a partial send) wait for the next one.
         int count = _dirtyCount;
         IsLoneFlush = isEndOfTurn && count == 1;
         for (int i = 0; i < count; i++)
@@ -619,7 +691,7 @@ public abstract partial class Loop
 
     internal Resident? ResidentAt(int slot) => (uint)slot < (uint)_residents.Length ? _residents[slot] : null;
 
-    /// <summary>The same, unless it was given to another since.</summary>
+    /// <summary>Returns the handle of a slot, or null if the slot has a new owner since.</summary>
     private protected Resident? ResidentAt(int slot, uint generation) => ResidentAt(slot) is { } resident && resident.SlotGeneration == generation ? resident : null;
 
     internal void Attach(Resident resident)
@@ -635,7 +707,7 @@ public abstract partial class Loop
         resident.Slot = slot;
         resident.SlotGeneration = _slotGenerations[slot];
         StartAttach(resident);
-        // Arrived on its way here while the loop was told to stop.
+        // The handle was on its way to this loop when the stop began.
         if (_isStopping && resident.Slot == slot) Stop(resident);
     }
 
@@ -654,7 +726,7 @@ public abstract partial class Loop
         resident.Slot = -1;
     }
 
-    /// <summary>An attach ends: with a descriptor, or with minus the error number and nothing that is open.</summary>
+    /// <summary>Ends an attach with a descriptor, or with a negated error number and nothing open.</summary>
     private protected void Opened(Resident resident, int fd)
     {
         if (fd < 0) FreeSlot(resident);
@@ -667,7 +739,9 @@ public abstract partial class Loop
         return _freeConnections.Count > 0 ? _freeConnections.Pop() : new Connection(this);
     }
 
-    /// <summary>A session on the pool began: the loop does not end before its last callback has returned.</summary>
+    /// <summary>
+    /// Called when a session on the pool begins: the loop does not end before its last callback has returned.
+    /// </summary>
     internal void StrandStarted(Strand strand)
     {
         _strands++;
@@ -703,6 +777,6 @@ public abstract partial class Loop
         undertaking.NextOfLoop = undertaking.PreviousOfLoop = null;
     }
 
-    /// <summary>Name and number, as in messages.</summary>
+    /// <summary>Returns name and number, as in messages.</summary>
     public override string ToString() => $"loop {Index} ({Engine.KindName})";
 }

@@ -5,8 +5,9 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What the event source "Whimbrel" tells of one loop, at the interval that its listener asks for: the numbers of <see cref="LoopCounters"/>, counts as what came
-/// since the last time. Read on the listener's thread, so a message costs the same with and without one.
+/// Counters of one loop in the event source "Whimbrel", at the interval that its listener requests: the numbers of
+/// <see cref="LoopCounters"/>, and for counts the increase since the last interval. They are read on the listener's
+/// thread, so a message costs the same with and without a listener.
 /// </summary>
 internal sealed class LoopEventCounters : IDisposable
 {
@@ -38,7 +39,10 @@ internal sealed class LoopEventCounters : IDisposable
         Value("loop-queue-bytes", "bytes that wait to be sent", "By", static loop => loop.BytesPending);
     }
 
-    /// <summary>Makes what is missing and ends what is of loops that are gone; all of it when nobody listens. Not under locks: it takes those of the runtime under which listeners are called.</summary>
+    /// <summary>
+    /// Creates missing counters and disposes those of ended loops; all of them if there is no listener. Not called
+    /// under locks, because it takes locks of the runtime under which listeners are called.
+    /// </summary>
     internal static void Update()
     {
         WhimbrelEventSource source = WhimbrelEventSource.Log;
@@ -75,7 +79,7 @@ internal sealed class LoopEventCounters : IDisposable
         // tidy: allowed because no loop runs this
         Add(new PollingCounter(name, _source, () => value(_loop)) { DisplayName = shown, DisplayUnits = unit });
 
-    /// <summary>Of what came since it was asked the last time; 0 when there was nothing.</summary>
+    /// <summary>Adds a ratio of the increases since the last interval; 0 if there was none.</summary>
     private void Ratio(string name, string shown, string unit, Func<LoopCounters, long> of, Func<LoopCounters, long> by)
     {
         LoopCounters last = _loop.ReadCounters();

@@ -4,14 +4,14 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Engines;
 
-/// <summary>What the meter says of loops.</summary>
+/// <summary>Instruments of loops in the meter.</summary>
 internal static class LoopMetrics
 {
     // tidy: allowed because it changes at start and stop of engines, and is read by listeners
     private static readonly ConcurrentDictionary<Loop, KeyValuePair<string, object?>[]> s_loops = new();
     private static int s_isMade;
 
-    /// <summary>Those of engines that run, but for engines in memory.</summary>
+    /// <summary>Loops of running engines, except engines in memory.</summary>
     internal static ICollection<Loop> Loops => s_loops.Keys;
 
     internal static void EngineStarted(Engine engine)
@@ -32,7 +32,7 @@ internal static class LoopMetrics
         if (hadSome) UpdateEventCounters();
     }
 
-    /// <summary>Elsewhere: it takes locks of the runtime, under which listeners are called.</summary>
+    /// <summary>Runs on the pool, because it takes locks of the runtime under which listeners are called.</summary>
     private static void UpdateEventCounters() => ThreadPool.UnsafeQueueUserWorkItem(static _ => LoopEventCounters.Update(), null);
 
     private static void Make()

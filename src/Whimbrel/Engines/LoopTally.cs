@@ -1,11 +1,13 @@
 namespace Whimbrel.Engines;
 
-/// <summary>What one loop has done. Written by its thread only; readers elsewhere see a value that was true a moment ago.</summary>
+/// <summary>
+/// Counters of one loop. Written by its thread only; other threads may read slightly outdated values.
+/// </summary>
 internal sealed class LoopTally
 {
     internal long Turns;
 
-    /// <summary>Turns whose wait brought no completion.</summary>
+    /// <summary>Number of turns with a wait that delivered no completion.</summary>
     internal long EmptyTurns;
 
     internal long Completions;
@@ -14,7 +16,7 @@ internal sealed class LoopTally
     internal long BytesSent;
     internal long Sends;
 
-    /// <summary>What strands have sent themselves, besides. Any thread, by Interlocked.</summary>
+    /// <summary>Bytes and sends of strands on their own threads, in addition. Any thread, by Interlocked.</summary>
     internal long BytesSentOfStrands;
     internal long SendsOfStrands;
     internal long ConnectionsOpened;
@@ -24,6 +26,6 @@ internal sealed class LoopTally
     internal long AcceptsShed;
     internal long StaleCompletions;
 
-    /// <summary>Receives that found no buffer and waited for one.</summary>
+    /// <summary>Number of receives that found no buffer and waited for one.</summary>
     internal long ReceivesParked;
 }

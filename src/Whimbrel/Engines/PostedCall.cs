@@ -3,12 +3,12 @@ using System.Collections.Concurrent;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// An action that was posted to a session and is awaited. Taken from its engine, and put back by its awaiter: a post that is awaited allocates nothing. One that nobody
-/// awaits is the collector's.
+/// An awaited action posted to a session. Taken from its engine's pool, and returned by its awaiter, so an awaited post
+/// allocates nothing. Without an awaiter, the object is left to the garbage collector.
 /// </summary>
 internal sealed class PostedCall : Completion<bool>
 {
-    /// <summary>What is posted, with the call as its argument.</summary>
+    /// <summary>The action to post, with the call as its argument.</summary>
     internal static readonly Action<object?> Run = static call => ((PostedCall)call!).RunHere();
 
     private const int MostSpare = 256; // of an engine
@@ -29,7 +29,7 @@ internal sealed class PostedCall : Completion<bool>
         return call;
     }
 
-    /// <summary>It was not taken, and nobody has its task.</summary>
+    /// <summary>Returns the object to the pool: the post was rejected, and no caller has its task.</summary>
     internal void GiveUp() => Consumed();
 
     private void RunHere()

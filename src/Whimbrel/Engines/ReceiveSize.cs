@@ -1,12 +1,15 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Whether a connection is received into the <c>LargeBlock</c> of its loop or a block for the pool, or is spliced: from the first receive on that brought
-/// enough for it, where it may be, until little comes at a time. Engine data of one connection.
+/// Selects the receive buffer of a connection. After a receive of enough data it uses the loop's <c>LargeBlock</c>, a
+/// block for the pool, or splice, where allowed, until a number of small receives follow each other. Engine data of one
+/// connection.
 /// </summary>
 internal struct ReceiveSize
 {
-    /// <summary>A receive of fewer bytes is a small one; so many of those in a row, and the block of the others will do.</summary>
+    /// <summary>
+    /// A receive of fewer bytes is small. After this many small ones in a row, the shared block is used again.
+    /// </summary>
     private const int SmallBytes = 4 * 1024;
     private const byte SmallInARow = 16;
 
@@ -14,9 +17,9 @@ internal struct ReceiveSize
 
     internal bool IsLarge { get; private set; }
 
-    /// <summary>After a receive that the connection has outlived.</summary>
-    /// <param name="bytes">How many it brought.</param>
-    /// <param name="enough">So many at a time are much, and are received in another way from then on.</param>
+    /// <summary>Records a receive. Called only if the connection still has its slot.</summary>
+    /// <param name="bytes">Number of bytes received.</param>
+    /// <param name="enough">Number of bytes from which the connection receives in the other way.</param>
     internal void Report(int bytes, int enough)
     {
         _small = bytes < SmallBytes ? (byte)(_small + 1) : (byte)0;

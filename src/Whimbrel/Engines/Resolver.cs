@@ -1,10 +1,10 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// The host names that an engine is looking up. The system's look-up blocks a thread and cannot be stopped, so: dials that
-/// ask for the same name share one, at most <see cref="MaxRunning"/> run at a time and the others wait in the order in
-/// which they came, and a dial that gives up leaves at once, whatever its look-up does. Nothing is remembered: how
-/// long an answer is good is for the system to know. Any thread.
+/// Lookups of host names for an engine. The system's lookup blocks a thread and cannot be cancelled. Therefore connects
+/// with the same name share a lookup, at most <see cref="MaxRunning"/> run at a time, and the others wait in order. A
+/// cancelled connect leaves at once, even if its lookup continues. Results are not cached, because only the system
+/// knows how long they are valid. Any thread.
 /// </summary>
 internal sealed class Resolver(Engine engine)
 {
@@ -15,7 +15,7 @@ internal sealed class Resolver(Engine engine)
     private readonly Queue<HostLookup> _queued = new();
     private int _running;
 
-    /// <summary>Names that are being looked up, or wait for it.</summary>
+    /// <summary>Number of names that are being looked up or are queued.</summary>
     internal int Count
     {
         get
@@ -25,11 +25,14 @@ internal sealed class Resolver(Engine engine)
         }
     }
 
-    /// <summary>Looks the name up and calls <see cref="ILookupWaiter.LookupEnded"/> on the loop of the attempt, unless it leaves before.</summary>
+    /// <summary>
+    /// Looks the name up and calls <see cref="ILookupWaiter.LookupEnded"/> on the loop of the connect, unless it leaves
+    /// before.
+    /// </summary>
     internal HostLookup Ask(string host, ILookupWaiter dial)
     {
         HostLookup? lookup;
-        // tidy: allowed because it runs once for each name of a dial
+        // tidy: allowed because it runs once for each name of a connect
         lock (_gate)
         {
             if (_lookups.TryGetValue(host, out lookup))
@@ -56,7 +59,7 @@ internal sealed class Resolver(Engine engine)
 
     internal void Leave(HostLookup lookup, ILookupWaiter dial)
     {
-        // tidy: allowed because it runs once for each name of a dial
+        // tidy: allowed because it runs once for each name of a connect
         lock (_gate) lookup.Waiting.Remove(dial);
     }
 
@@ -70,7 +73,7 @@ internal sealed class Resolver(Engine engine)
             _lookups.Remove(lookup.Host);
             waiting = [.. lookup.Waiting];
             lookup.Waiting.Clear();
-            // One that everybody has left is not asked any more.
+            // A queued lookup without waiters is skipped.
             while (next is null && _queued.TryDequeue(out HostLookup? queued))
             {
                 if (queued.Waiting.Count > 0) next = queued;
@@ -80,7 +83,7 @@ internal sealed class Resolver(Engine engine)
             if (next is null) _running--;
         }
 
-        // A loop that has ended takes no mail, and its dials have ended with it.
+        // A loop that has ended accepts no posts, and its connects have ended with it.
         foreach (ILookupWaiter dial in waiting) dial.Loop.PostControl(static (_, d, l, _) => ((ILookupWaiter)d!).LookupEnded((HostLookup)l!), dial, lookup);
         if (next is not null) engine.StartLookup(next);
     }

@@ -3,11 +3,11 @@ using Whimbrel.Connections;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Residents with a receive that failed for lack of memory. They are tried again after a rest instead of in every turn.
+/// Handles with a receive that failed for lack of memory. They are tried again after a pause instead of in every turn.
 /// Part of an engine's loop; its thread only.
 /// </summary>
-/// <param name="loop">Loop with the timer that ends the rest.</param>
-/// <param name="rested">Called for each resident after its rest; starts receiving again when it is still wanted.</param>
+/// <param name="loop">Loop with the timer that ends the pause.</param>
+/// <param name="rested">Callback for each handle after its pause; starts receiving again if it is still wanted.</param>
 internal sealed class Rests(Loop loop, Action<Resident> rested)
 {
     private const int RestMs = 10;
@@ -23,7 +23,7 @@ internal sealed class Rests(Loop loop, Action<Resident> rested)
         loop.StartTimer(TimeSpan.FromMilliseconds(RestMs), static rests => ((Rests)rests!).End(), this);
     }
 
-    /// <summary>The loop ends, and its timers have.</summary>
+    /// <summary>Called when the loop ends; its timers have already ended.</summary>
     internal void Clear()
     {
         _resting.Clear();
@@ -33,7 +33,7 @@ internal sealed class Rests(Loop loop, Action<Resident> rested)
     private void End()
     {
         _isTimed = false;
-        // A resident that fails at once is added again.
+        // A handle that fails at once is added again.
         for (int count = _resting.Count; count > 0; count--)
         {
             (Resident resident, uint generation) = _resting.Dequeue();

@@ -1,8 +1,9 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Somebody who waits for room, in a mailbox or in a group, until a loop says so (true), the time has passed (false) or the wait is
-/// cancelled: whichever is first. Whoever keeps it in a list may keep it after that: the second completion does nothing.
+/// A wait for space in a mailbox or a group. Completes with true when a loop has space, with false when the time has
+/// passed, or as cancelled, whichever comes first. A list may keep it after that, because a second completion has no
+/// effect.
 /// </summary>
 internal sealed class RoomWait(Engine engine) : Completion<bool>(engine)
 {
@@ -19,7 +20,7 @@ internal sealed class RoomWait(Engine engine) : Completion<bool>(engine)
     internal void WatchTime(TimeSpan timeout)
     {
         if (timeout == Timeout.InfiniteTimeSpan) return;
-        // Not by a timer of the loop: when there is no room, it may be the one that is blocked.
+        // Not a timer of the loop, because without space that loop may be the blocked one.
         _timeLimit = Engine.StartTimeLimit(timeout, static state => ((RoomWait)state!).TimeOut(), this);
     }
 

@@ -2,7 +2,10 @@ using Whimbrel.Buffers;
 
 namespace Whimbrel.Engines;
 
-/// <summary>Writes what several connections of a loop are to send, small pieces one behind the other into a run that stays open. Loop's thread; a field of its owner and never copied.</summary>
+/// <summary>
+/// Writes data for several connections of a loop. Small pieces are appended to a run that stays open. Loop's thread; a
+/// field of its owner, never copied.
+/// </summary>
 internal struct RunWriter(Loop loop)
 {
     private const int Small = 16 * 1024;
@@ -11,8 +14,9 @@ internal struct RunWriter(Loop loop)
     private int _lease;
 
     /// <summary>
-    /// The bytes, at the end of a run. The caller gives the run back (<see cref="BlockPool.Release"/>) when all have queued their stretch of it: until then it is
-    /// held, whatever a callback in between writes or closes here.
+    /// Appends the bytes to a run. The caller releases the run (<see cref="BlockPool.Release"/>) when all connections
+    /// have queued their part of it. Until then a reference holds it, even if a callback writes or closes here
+    /// meanwhile.
     /// </summary>
     internal Run Write(ReadOnlySpan<byte> data, out int start)
     {
@@ -29,7 +33,7 @@ internal struct RunWriter(Loop loop)
 
         if (_run is { } current && current.Lease == _lease)
         {
-            // Nobody refers to it any more: start again at its front, which is still in the cache.
+            // No connection refers to it any more: start again at its front, which is still in the cpu cache.
             if (current.References == 1) current.Length = 0;
             if (current.Room >= length) return current;
             Close();
@@ -40,7 +44,9 @@ internal struct RunWriter(Loop loop)
         return opened;
     }
 
-    /// <summary>Nothing more is written behind what was: the run goes back when all have sent it.</summary>
+    /// <summary>
+    /// Closes the open run: nothing more is appended, and it is released when all connections have sent it.
+    /// </summary>
     internal void Close()
     {
         Run? run = _run;

@@ -4,8 +4,8 @@ using System.Runtime.CompilerServices;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// The copies of one message to several connections (<see cref="Session.SendToEach"/>): one for each loop, in a block that
-/// the entries of these connections refer to. On the stack of the call, which ends with <see cref="End"/>.
+/// Copies of one message to several connections (<see cref="Session.SendToEach"/>): one for each loop, in a block to
+/// which the entries of these connections refer. On the stack of the call, which ends with <see cref="End"/>.
 /// </summary>
 /// <param name="receivers">Number of connections that may get it.</param>
 internal struct SharedCopies(int receivers)
@@ -19,7 +19,7 @@ internal struct SharedCopies(int receivers)
     private int _count;
     private int _last;
 
-    /// <summary>The copy of a loop, made on the first call.</summary>
+    /// <summary>Returns the copy of a loop, which is created on the first call.</summary>
     [UnscopedRef]
     internal ref SharedCopy Of(Mailbox mailbox, ReadOnlySpan<byte> data)
     {
@@ -37,7 +37,7 @@ internal struct SharedCopies(int receivers)
         return ref _parts[_last];
     }
 
-    /// <summary>Gives back what was not used, and wakes the loops.</summary>
+    /// <summary>Returns unused references and entries, and wakes the loops.</summary>
     internal void End()
     {
         for (int i = 0; i < _count; i++) _parts[i].Mailbox.EndShared(_parts[i]);

@@ -3,8 +3,8 @@ using Whimbrel.Connections;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What somebody awaits who stops something. It ends with the work or at its deadline, whatever comes first, and who awaits goes on
-/// also when the pool has no thread for that.
+/// Awaitable result of a stop. It completes with the work or at its deadline, whichever comes first. The awaiter
+/// continues even if the pool has no free thread.
 /// </summary>
 internal sealed class StopWait<T> : Completion<T>, IEndWait
 {
@@ -13,15 +13,16 @@ internal sealed class StopWait<T> : Completion<T>, IEndWait
     private readonly Session? _session;
     private int _isAnswered;
 
-    /// <summary>A step on the way, without a deadline of its own.</summary>
+    /// <summary>Creates a wait for an intermediate step, without a deadline of its own.</summary>
     internal StopWait(Engine engine)
         : base(engine)
     {
     }
 
     /// <summary>
-    /// With one: <paramref name="overdue"/> says then how it ends. On a thread of its own. What waits for the end of one
-    /// <paramref name="session"/> does not wait for its last callback when one of its own callbacks blocks on it.
+    /// Creates a wait with a deadline, at which <paramref name="overdue"/> completes it, on a thread of its own. A wait
+    /// for the end of one <paramref name="session"/> does not wait for its last callback if one of its own callbacks
+    /// blocks on it.
     /// </summary>
     internal StopWait(Engine engine, TimeSpan due, Action<StopWait<T>> overdue, Session? session = null)
         : base(engine)
@@ -31,10 +32,10 @@ internal sealed class StopWait<T> : Completion<T>, IEndWait
         _deadline = engine.StartDeadline(due, static wait => ((StopWait<T>)wait!)._overdue!((StopWait<T>)wait), this);
     }
 
-    /// <summary>Nobody has answered yet. May have changed when it returns.</summary>
+    /// <summary>True if it is not completed. The value may be outdated when it returns.</summary>
     internal bool IsOpen => Volatile.Read(ref _isAnswered) == 0;
 
-    /// <summary>False when it had ended before.</summary>
+    /// <summary>Completes the wait. Returns false if it was already completed.</summary>
     internal bool TryEnd(T result)
     {
         if (!TryAnswer()) return false;
@@ -42,7 +43,7 @@ internal sealed class StopWait<T> : Completion<T>, IEndWait
         return true;
     }
 
-    /// <summary>False when it had ended before.</summary>
+    /// <summary>Fails the wait. Returns false if it was already completed.</summary>
     internal bool TryFail(Exception exception)
     {
         if (!TryAnswer()) return false;

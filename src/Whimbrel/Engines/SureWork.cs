@@ -1,6 +1,9 @@
 namespace Whimbrel.Engines;
 
-/// <summary>Something for the pool that a thread of its own runs when the pool has not begun with it in time: its threads may all be blocked.</summary>
+/// <summary>
+/// Work item for the pool. A thread of its own runs it if the pool has not started it in time, because all pool threads
+/// may be blocked.
+/// </summary>
 internal sealed class SureWork : IThreadPoolWorkItem
 {
     private const int PatienceMs = 50;

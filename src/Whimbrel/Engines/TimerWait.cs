@@ -1,11 +1,16 @@
 namespace Whimbrel.Engines;
 
-/// <summary>Somebody who waits for a timer: awaiting, or blocked. Ended on the timer's loop, once; only its token ends it by an exception.</summary>
+/// <summary>
+/// A wait for a timer by an awaiting or blocked caller. Completed once, on the timer's loop; only its token ends it
+/// with an exception.
+/// </summary>
 internal sealed class TimerWait(LoopTimer timer, CancellationToken cancellation, ManualResetEventSlim? blocked = null) : Completion<bool>(timer.Loop.Engine)
 {
     private CancellationTokenRegistration _registration;
 
-    /// <summary>After it was given to the timer: then the way to the loop keeps it before its own cancellation.</summary>
+    /// <summary>
+    /// Called after the wait was posted to the timer, so that the loop processes the wait before its cancellation.
+    /// </summary>
     internal void WatchCancellation()
     {
         if (!cancellation.CanBeCanceled) return;
@@ -13,7 +18,7 @@ internal sealed class TimerWait(LoopTimer timer, CancellationToken cancellation,
         if (IsCompleted) _registration.Unregister();
     }
 
-    /// <summary>Any thread. When the loop has ended, it has ended this wait too.</summary>
+    /// <summary>Cancels the wait. Any thread. A loop that has ended has already completed it.</summary>
     internal void GiveUp() => timer.Loop.PostControl(static (_, t, w, _) => ((LoopTimer)t!).GiveUpWait((TimerWait)w!), timer, this);
 
     internal void End(bool fired)

@@ -1,13 +1,13 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// The timers of one loop: a four-way heap on the due time in monotonic milliseconds, with each timer knowing its
-/// place, so that cancelling costs as little as firing. Loop's thread only.
+/// Timers of one loop: a four-way heap ordered by due time in monotonic milliseconds. Each timer knows its index, so
+/// that cancelling costs as little as firing. Loop's thread only.
 /// </summary>
 /// <remarks>
-/// A timer that is started again for a later time stays where it is, and is put where it belongs when it comes to the top: a
-/// timeout that is pushed back with each message costs a store, and a move once per timeout. The price is a wake-up that
-/// finds nothing due. The times stand in the heap itself: the four children of a place are one cache line.
+/// A timer that is started again for a later time stays in place, and is moved when it reaches the top. A timeout that
+/// is postponed with each message therefore costs a store per message, and one move per timeout. The price is a wake-up
+/// that finds nothing due. The times are stored in the heap itself: the four children of an entry are one cache line.
 /// </remarks>
 internal sealed class Timers
 {
@@ -16,10 +16,12 @@ internal sealed class Timers
     private readonly List<LoopTimer> _forNextTurn = [];
     private Entry[] _heap = new Entry[16];
     private int _count;
-    private long _firingMs = long.MinValue; // what is due by then fires now; nothing fires outside of Fire
+    private long _firingMs = long.MinValue; // timers due by then fire now; nothing fires outside Fire
     private bool _isClosed;
 
-    /// <summary><see cref="Ms"/> is at most the timer's own due time, but for those in <see cref="_forNextTurn"/>.</summary>
+    /// <summary>
+    /// <see cref="Ms"/> is at most the timer's own due time, except for timers in <see cref="_forNextTurn"/>.
+    /// </summary>
     private struct Entry
     {
         internal long Ms;
@@ -28,10 +30,10 @@ internal sealed class Timers
 
     internal int Count => _count;
 
-    /// <summary>When the next timer may be due, or <see cref="long.MaxValue"/>. None is due before.</summary>
+    /// <summary>Earliest time at which the next timer may be due, or <see cref="long.MaxValue"/>.</summary>
     internal long NextDueMs => _count == 0 ? long.MaxValue : _heap[0].Ms;
 
-    /// <summary>Queues it, or moves it. False when the loop has ended.</summary>
+    /// <summary>Adds a timer or changes its time. Returns false if the loop has ended.</summary>
     internal bool Set(LoopTimer timer, long dueMs)
     {
         if (_isClosed) return false;
@@ -49,7 +51,10 @@ internal sealed class Timers
         return true;
     }
 
-    /// <summary>By a callback, and due already: it stands where this turn does not come, until the turn is over.</summary>
+    /// <summary>
+    /// Adds a timer that a callback has started and that is already due. Until the turn is over, its entry has a time
+    /// that this turn does not fire.
+    /// </summary>
     private void SetForNextTurn(LoopTimer timer)
     {
         _forNextTurn.Add(timer);
@@ -59,7 +64,7 @@ internal sealed class Timers
         else SiftUp(index == LoopTimer.NotQueued ? Grow() : index, entry);
     }
 
-    /// <summary>The place of one more, which is to be filled.</summary>
+    /// <summary>Returns the index of a new entry, to be filled by the caller.</summary>
     private int Grow()
     {
         if (_count == _heap.Length) Array.Resize(ref _heap, _count * 2);
@@ -78,11 +83,13 @@ internal sealed class Timers
         else SiftDown(index, last);
     }
 
-    /// <summary>Runs all timers due at <paramref name="nowMs"/>. A timer started by a callback waits for the next turn.</summary>
+    /// <summary>
+    /// Runs all timers due at <paramref name="nowMs"/>. A timer started by a callback waits for the next turn.
+    /// </summary>
     internal void Fire(long nowMs)
     {
-        // Ends: what a callback starts and the next time of a periodic timer stand later than now, and one that only moves
-        // moves once, because then it stands at its own time.
+        // This loop ends: timers started by callbacks and the next times of periodic timers are later than now. A timer
+        // that was only postponed moves once, and then has its own time.
         _firingMs = nowMs;
         try
         {
@@ -121,20 +128,20 @@ internal sealed class Timers
         }
     }
 
-    /// <summary>To their own time, so that the loop does not sleep until then.</summary>
+    /// <summary>Gives these timers their own time, so that the loop does not sleep past it.</summary>
     private void PlaceForNextTurn()
     {
         foreach (LoopTimer timer in _forNextTurn)
         {
             int index = timer.QueueIndex;
-            // Else it was cancelled, or started once more for later.
+            // Otherwise it was cancelled, or started again for later.
             if (index != LoopTimer.NotQueued && timer.DueMs < _heap[index].Ms) SiftUp(index, new Entry { Ms = timer.DueMs, Timer = timer });
         }
 
         _forNextTurn.Clear();
     }
 
-    /// <summary>The loop ends: everything that is queued is cancelled, and nothing is queued any more.</summary>
+    /// <summary>Called when the loop ends: cancels all timers, and rejects new ones.</summary>
     internal void Close()
     {
         _isClosed = true;

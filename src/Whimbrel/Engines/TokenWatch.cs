@@ -1,11 +1,15 @@
 namespace Whimbrel.Engines;
 
-/// <summary>For what registers with a token while another thread may end it: whoever comes second gives the registration back.</summary>
+/// <summary>
+/// For objects that register with a token while another thread may complete them: the later of the two releases the
+/// registration.
+/// </summary>
 internal static class TokenWatch
 {
     /// <summary>
-    /// Stores it, visible to all before the caller looks whether the end has come. Without the fence the processor may look first: then the
-    /// one who ends sees no registration, the caller no end, and it stays with the token.
+    /// Stores a registration so that it is visible before the caller checks for completion. Without the fence the
+    /// processor may check first. Then the completing thread sees no registration, the caller sees no completion, and
+    /// the registration is never released.
     /// </summary>
     internal static void Store(ref CancellationTokenRegistration place, CancellationTokenRegistration registration)
     {

@@ -4,8 +4,8 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// One thread for the process that looks at every loop now and then, so that a callback that takes too long can be
-/// named, and one that does not return be told of while it blocks. A loop measures and reports by itself when the turn ends.
+/// One thread of the process that samples every loop periodically. It identifies a callback that takes too long, and
+/// reports one that does not return while it blocks. A loop also measures and reports by itself when its turn ends.
 /// </summary>
 internal static class Watchdog
 {
@@ -36,7 +36,7 @@ internal static class Watchdog
         lock (s_gate) s_engines = Array.FindAll(s_engines, e => !ReferenceEquals(e, engine));
     }
 
-    /// <summary>How much of this time the process as a whole did not run. Any thread.</summary>
+    /// <summary>Returns the part of this interval in which the whole process did not run. Any thread.</summary>
     internal static long StoodStillMs(long fromMs, long toMs) => s_standstills.Within(fromMs, toMs);
 
     private static void Run()
@@ -44,7 +44,7 @@ internal static class Watchdog
         int quiet = 0;
         while (true)
         {
-            // The one place that sleeps: it looks more rarely when nothing was seen busy for a while.
+            // The only place that sleeps. It samples more rarely after nothing was busy for a while.
             int restMs = quiet > 20 ? IdleLookMs : LookMs;
             s_standstills.Rests(Engine.CoarseClockMs, restMs);
             Thread.Sleep(restMs);
@@ -60,7 +60,7 @@ internal static class Watchdog
                     return;
                 }
 
-                // Replaced as a whole when it changes, so that looking allocates nothing.
+                // Replaced as a whole when it changes, so that sampling allocates nothing.
                 engines = s_engines;
             }
 

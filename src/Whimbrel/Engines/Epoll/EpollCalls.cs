@@ -3,29 +3,30 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Epoll;
 
 /// <summary>
-/// The system calls by which an epoll loop waits; those on its sockets are <see cref="Connections.SocketCalls"/>. Open, for a simulation and for
-/// tests that count. A number that is negative is minus the error number. The loop's thread, but for <see cref="Wake"/>. No state.
+/// System calls by which an epoll loop waits; calls on its sockets are in <see cref="Connections.SocketCalls"/>. Open
+/// for a simulation and for tests that count calls. A negative result is the negated error number. Called by the loop's
+/// thread, except <see cref="Wake"/>. No state.
 /// </summary>
-// Safe: pointers go through to the system call, which keeps none.
+// Safe: pointers are passed to the system call, which keeps none.
 internal abstract unsafe class EpollCalls
 {
     internal static EpollCalls System { get; } = new Plain();
 
-    /// <summary>An empty set.</summary>
+    /// <summary>Creates an empty epoll set.</summary>
     internal virtual int Create()
     {
         int fd = Syscall.EpollCreate(EpollAbi.EPOLL_CLOEXEC);
         return fd >= 0 ? fd : -Syscall.LastError;
     }
 
-    /// <summary>A descriptor that is readable after <see cref="Wake"/>, until <see cref="TakeWake"/>.</summary>
+    /// <summary>Creates a descriptor that is readable from <see cref="Wake"/> until <see cref="TakeWake"/>.</summary>
     internal virtual int CreateWake()
     {
         int fd = Syscall.EventFd(0, EpollAbi.EFD_CLOEXEC | EpollAbi.EFD_NONBLOCK);
         return fd >= 0 ? fd : -Syscall.LastError;
     }
 
-    /// <summary>The number of events.</summary>
+    /// <summary>Waits, and returns the number of events.</summary>
     internal virtual int Wait(int epoll, byte* events, int count, int timeoutMs)
     {
         int ready = Syscall.EpollWait(epoll, events, count, timeoutMs);
@@ -34,7 +35,7 @@ internal abstract unsafe class EpollCalls
 
     internal virtual int Control(int epoll, int operation, int fd, byte* epollEvent) => Syscall.EpollControl(epoll, operation, fd, epollEvent) == 0 ? 0 : -Syscall.LastError;
 
-    /// <summary>Any thread.</summary>
+    /// <summary>Makes the descriptor readable. Any thread.</summary>
     internal virtual void Wake(int wake)
     {
         ulong one = 1;
@@ -47,7 +48,7 @@ internal abstract unsafe class EpollCalls
         _ = Syscall.Read(wake, &value, sizeof(ulong));
     }
 
-    /// <summary>Closes a set, or what wakes it.</summary>
+    /// <summary>Closes an epoll set or a wake descriptor.</summary>
     internal virtual void Close(int fd) => Syscall.Close(fd);
 
     private sealed class Plain : EpollCalls;

@@ -4,11 +4,14 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Epoll;
 
-/// <summary>Datagrams: a batch per event, sends tried at once and EPOLLOUT only while the socket is full.</summary>
-// Safe: no pointer is touched here; the batch says why its own are safe.
+/// <summary>
+/// Datagrams on epoll: one batch per event. Sends are tried at once, and EPOLLOUT is registered only while the socket
+/// is full.
+/// </summary>
+// Safe: no pointer is used here; DatagramBatch gives the reason for its own pointers.
 internal sealed unsafe partial class EpollLoop
 {
-    /// <summary>Made for the first datagram socket of this loop.</summary>
+    /// <summary>Created for the first datagram socket of this loop.</summary>
     private DatagramBatch? _datagrams;
 
     private void DeliverDatagrams(DatagramResident socket, uint mask, int slot, uint generation)
@@ -22,7 +25,7 @@ internal sealed unsafe partial class EpollLoop
         }
 
         if ((mask & EpollAbi.EPOLLIN) != 0 && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0 && !_datagrams!.TryReceive(fd, socket)) RestReceive(socket);
-        // What was delivered may have ended it; its slot may already have another tenant.
+        // The handler may have ended the socket, and the slot may already have a new owner.
         if (socket.Slot == slot && socket.SlotGeneration == generation) Apply(slot, socket);
     }
 

@@ -9,9 +9,9 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Epoll;
 
 /// <summary>
-/// Imitates completions on epoll: level-triggered, one receive per event into one hot buffer, sends tried at once and
-/// EPOLLOUT only while the socket is full. Closing a connection's descriptor takes it out of the kernel's set, unless somebody may have a
-/// duplicate of it. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>.
+/// Converts epoll's readiness to completions. Level-triggered; one receive per event into one shared buffer. Sends are
+/// tried at once, and EPOLLOUT is registered only while the socket is full. Closing a descriptor removes it from the
+/// epoll set, unless a duplicate of it exists. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>.
 /// </summary>
 // Safe: every pointer here is memory of this loop (events, receive buffer) or of a queued block, and no system call
 // keeps one after it has returned.
@@ -23,7 +23,10 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     private const int AcceptsPerTurn = 64;
     private const ulong WakeMark = ulong.MaxValue;
 
-    /// <summary>So many turns in a row with events for nobody, and the set is made anew. One that a closed connection leaves behind comes once.</summary>
+    /// <summary>
+    /// Number of consecutive turns with events of unknown descriptors after which the set is created again. An event of
+    /// a connection that has just closed comes once only.
+    /// </summary>
     private const int MostStrayTurns = 256;
 
     private readonly EpollCalls _calls;
@@ -38,19 +41,19 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     private byte* _buffer;
     private EpollSlot[] _slots = new EpollSlot[64];
     private int _strayTurns;
-    private bool _isFull; // the last wait told as much as it has room for
+    private bool _isFull; // the last wait filled the whole event array
 
-    /// <summary>Engine data of one resident.</summary>
+    /// <summary>Engine data of one slot.</summary>
     private struct EpollSlot
     {
         internal int Fd;
-        internal uint Registered; // event mask the kernel has
+        internal uint Registered; // event mask registered in the kernel
         internal uint Wanted;
-        internal int Accepts; // of a listener: so many were tried in the turn of that number
+        internal int Accepts; // of a listener: number of accepts tried in turn AcceptTurn
         internal long AcceptTurn;
         internal ReceiveSize Size;
         internal bool IsRegistered;
-        internal bool IsResting; // no memory to receive: EPOLLIN is wanted again after a while
+        internal bool IsResting; // no memory to receive: EPOLLIN is registered again after a pause
         internal DeferredOpen Opening;
     }
 
@@ -75,7 +78,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         int refused = Control(EpollAbi.EPOLL_CTL_ADD, _wakeFd, EpollAbi.EPOLLIN, WakeMark);
         if (refused != 0)
         {
-            // Nobody could ever wake it.
+            // Without the wake descriptor, no other thread could wake the loop.
             _calls.Close(_wakeFd);
             _calls.Close(_epoll);
             throw NoQueue(refused);
@@ -100,7 +103,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         Woke();
         int delivered = 0;
         long strays = Counters.StaleCompletions;
-        // EINTR is the only error that can come here; the next turn waits again.
+        // Only EINTR can occur here; the next turn waits again.
         for (int i = 0; i < count; i++)
         {
             EpollEvents.Read(_events, i, out uint mask, out ulong data);
@@ -129,7 +132,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         }
         else if (count is >= 0 and < EventCount)
         {
-            // A wait that was interrupted, or had more to tell than there is room for, does not show that there is none.
+            // A wait that was interrupted or filled the whole array does not prove that there are no stray events.
             _strayTurns = 0;
         }
 
@@ -137,8 +140,9 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     }
 
     /// <summary>
-    /// A descriptor that was closed is reported again and again: somebody has a duplicate of it that nobody told us of (a child process, native
-    /// code), so it stays in the set, and its number does not take it out any more. A new set does not have it.
+    /// Replaces the epoll set. A closed descriptor is reported repeatedly because an unknown duplicate of it exists (in
+    /// a child process or native code). It therefore stays in the set, and its number no longer removes it. A new set
+    /// does not contain it.
     /// </summary>
     private void RenewSet()
     {
@@ -209,12 +213,13 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         }
         else if (ended != 0)
         {
-            // Nobody reads now, and epoll reports these for ever: take it out. What the peer sent before its end stays
-            // in the socket and is read when receiving starts again (contract 10).
+            // The session is not reading now, and epoll reports these events continuously, so the descriptor is
+            // removed. Data that the peer sent before its end stays in the socket and is read when receiving starts
+            // again (contract 10).
             Unregister(slot);
         }
 
-        // What was delivered may have ended it; its slot may already have another tenant.
+        // The callbacks may have ended the connection, and the slot may already have a new owner.
         if (connection.Slot == slot && connection.SlotGeneration == generation) Apply(slot, connection);
     }
 
@@ -255,12 +260,12 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         if (isMuch || count >= Duct.FromBytes) NoteSize(connection, slot, generation, count);
     }
 
-    /// <summary>Nothing has come: the end, or an error as a negative number.</summary>
+    /// <summary>Handles a receive without data: the end of the stream, or a negated error number.</summary>
     private void ReceivedNone(Connection connection, int result)
     {
         if (result == 0)
         {
-            // A finished socket is readable for ever.
+            // A socket at its end of stream stays readable.
             SetWanted(connection.Slot, _slots[connection.Slot].Wanted & ~EpollAbi.EPOLLIN);
             connection.CompleteReceiveEnd();
             return;
@@ -270,14 +275,17 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         else if (result is not (-Errno.EAGAIN or -Errno.EINTR)) FailReceive(connection, -result);
     }
 
-    /// <summary>How much has come at a time, for the next time, if it is still there.</summary>
+    /// <summary>Records the size of this receive for the next one, if the connection still has its slot.</summary>
     private void NoteSize(Connection connection, int slot, uint generation, int count)
     {
         if (connection.Slot != slot || connection.SlotGeneration != generation) return;
         _slots[slot].Size.Report(count, connection.MuchFrom(ReceiveBytes));
     }
 
-    /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>
+    /// <summary>
+    /// Moves data from one socket to the other inside the kernel. Returns false if nothing was moved; the socket may
+    /// still have data.
+    /// </summary>
     private bool TrySplice(Connection connection, Connection target)
     {
         int slot = connection.Slot;
@@ -299,13 +307,16 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 
     private void SetWanted(int slot, uint mask) => _slots[slot].Wanted = mask;
 
-    /// <summary>Tells the kernel what is wanted, if it does not know it yet.</summary>
+    /// <summary>Registers the wanted events in the kernel, if they differ from the registered ones.</summary>
     private void Apply(int slot, Resident resident)
     {
         if (TryApply(slot, resident) is not 0 and int error) Refused(resident, error);
     }
 
-    /// <summary>The system watches it no more (ENOMEM, or ENOSPC: fs.epoll.max_user_watches): nothing would ever be reported for it.</summary>
+    /// <summary>
+    /// Called when the kernel refuses to watch a descriptor (ENOMEM, or ENOSPC: fs.epoll.max_user_watches). Without
+    /// this, no event would ever be reported for it.
+    /// </summary>
     private void Refused(Resident resident, int error)
     {
         switch (resident)
@@ -326,7 +337,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         }
     }
 
-    /// <summary>0, or an error number; then the kernel knows what it knew before.</summary>
+    /// <summary>Returns 0, or an error number; after an error the registration is unchanged.</summary>
     private int TryApply(int slot, Resident resident)
     {
         ref EpollSlot s = ref _slots[slot];
@@ -340,7 +351,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         return 0;
     }
 
-    /// <summary>Nothing is received for a while. The caller, or who it returns to, tells the kernel.</summary>
+    /// <summary>Stops receiving for a while. A caller up the stack applies the change in the kernel.</summary>
     private void RestReceive(Resident resident)
     {
         ref EpollSlot slot = ref _slots[resident.Slot];
@@ -410,7 +421,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 
         slot.Opening = new DeferredOpen(isUnderWay: true);
         slot.Wanted = EpollAbi.EPOLLOUT;
-        // Told to the kernel now: a session that pauses in OnConnected starts no receive.
+        // Registered now, because a session that pauses in OnConnected starts no receive.
         Apply(connection.Slot, connection);
         connection.CompleteAttach(0);
     }
@@ -449,10 +460,11 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     private protected override void StartDetach(Resident resident)
     {
         int fd = _slots[resident.Slot].Fd;
-        // The kernel keeps what has a duplicate in its set, and reports it for ever.
+        // The kernel keeps a descriptor with a duplicate in its set and would report it permanently.
         if (resident.MayHaveDuplicate) Unregister(resident.Slot);
         if (resident.ResetOnClose) _sockets.ResetOnClose(fd);
-        // Before close returns the descriptor's number may be in use again on another thread: nothing of ours refers to it now.
+        // Another thread may get the same descriptor number before close returns. Nothing of this loop refers to it
+        // now.
         _sockets.Close(fd);
         FreeSlot(resident);
         _sockets.DeletePathOf(resident);
@@ -466,7 +478,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         _datagrams = null;
         if (_reserveFd >= 0) _sockets.Close(_reserveFd);
         _calls.Close(_epoll);
-        // Last: its number must not be reused while another thread may still wake us.
+        // Last, because the number must not be reused while another thread may still wake this loop.
         _calls.Close(_wakeFd);
         NativeMemory.AlignedFree(_events);
         NativeMemory.AlignedFree(_buffer);
@@ -494,15 +506,17 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     internal override void AcceptRest(Listener listener)
     {
         _sockets.RefuseNewcomers(_slots[listener.Slot].Fd, listener.EndPoint);
-        // A listener that rests is not read; what waits is taken nevertheless.
+        // A resting listener is not watched; waiting connections are accepted nevertheless.
         SetWanted(listener.Slot, _slots[listener.Slot].Wanted | EpollAbi.EPOLLIN);
         Accept(listener, int.MaxValue);
     }
 
     /// <summary>
-    /// One, and more when the turn before did not get them all: who looks after each one whether there is another pays a system call for the
-    /// answer that there is none. The kernel reports what is left. With more to tell than a wait has room for it comes to the listener every few
-    /// turns only: among a thousand busy connections the last to come would wait for seconds, if each of these turns began with one again.
+    /// Accepts one connection, and more if the turn before did not accept all of them. Checking after each accept
+    /// whether there is another would cost a system call that mostly returns EAGAIN; the kernel reports remaining
+    /// connections again. If events exceed the array, a listener is reported only every few turns. The number therefore
+    /// also grows across that many turns; otherwise the last of many clients would wait for seconds among a thousand
+    /// busy connections.
     /// </summary>
     private void AcceptSome(Listener listener, int slot)
     {
@@ -543,7 +557,9 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         Apply(slot, connection);
     }
 
-    /// <summary>Also while the socket was full a moment ago: it may have room again before the kernel could say so.</summary>
+    /// <summary>
+    /// Sends even if the socket was full a moment ago: it may have space again before the kernel has reported it.
+    /// </summary>
     internal override void OfferSend(Connection connection)
     {
         if (_slots[connection.Slot].Opening.IsUnderWay) return;
@@ -551,7 +567,9 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         StartSend(connection);
     }
 
-    /// <summary>Sends from the head of the queue until it is empty, a part of a file has gone, or the socket is full.</summary>
+    /// <summary>
+    /// Sends from the head of the queue until it is empty, part of a file was sent, or the socket is full.
+    /// </summary>
     private void SendQueue(Connection connection)
     {
         int fd = _slots[connection.Slot].Fd;
@@ -579,7 +597,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
             if (sent < 0)
             {
                 if (sent == -Errno.EINTR) continue;
-                // EINPROGRESS: a fast open that turned into a plain one and took no bytes.
+                // EINPROGRESS: a fast open that became a normal connect and took no bytes.
                 if (sent is not (-Errno.EAGAIN or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS))
                 {
                     FailSend(connection, -sent);

@@ -2,8 +2,10 @@ using System.Buffers;
 
 namespace Whimbrel.Engines.Portable;
 
-/// <summary>Shows a stretch of native memory to an API that wants <see cref="Memory{T}"/>. Reused: it points at one stretch at a time.</summary>
-// Safe: the stretch is a queued block, and whoever points this at it keeps the block until the operation has completed.
+/// <summary>
+/// Presents a range of native memory to an API that takes <see cref="Memory{T}"/>. Reused for one range at a time.
+/// </summary>
+// Safe: the range is a queued block, which the caller keeps until the operation has completed.
 internal sealed unsafe class BlockMemory : MemoryManager<byte>
 {
     private byte* _start;
@@ -18,7 +20,7 @@ internal sealed unsafe class BlockMemory : MemoryManager<byte>
 
     public override Span<byte> GetSpan() => new(_start, _length);
 
-    // Native memory does not move: there is nothing to pin and nothing to let go.
+    // Native memory does not move: there is nothing to pin or unpin.
     public override MemoryHandle Pin(int elementIndex = 0) => new(_start + elementIndex);
 
     public override void Unpin()

@@ -12,8 +12,9 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Portable;
 
 /// <summary>
-/// One datagram socket of the portable engine: its receive buffer, addresses, and the two calls that may be in flight. Calls are
-/// tried at once by the framework; a completion on another thread only enters the loop's list. The loop's thread.
+/// One datagram socket of the portable engine: its receive buffer, addresses, and up to two calls in flight. The
+/// framework tries each call at once; a completion on another thread is only added to the loop's list. The loop's
+/// thread.
 /// </summary>
 [SuppressMessage("Design", "CA1001", Justification = "What it has of native memory belongs to queued datagrams.")]
 [SuppressMessage("Reliability", "CA2012", Justification = "Each task is consumed once, by its awaiter, in the End call.")]
@@ -21,7 +22,10 @@ internal sealed class PortableDatagrams
 {
     private const int IpBytes = 64 * 1024;
 
-    /// <summary>Unix datagrams may be as large as the sender's buffer; the usual ones are below this.</summary>
+    /// <summary>
+    /// Receive buffer for Unix datagrams. They may be as large as the sender's buffer, but are usually smaller than
+    /// this.
+    /// </summary>
     private const int UnixBytes = 256 * 1024;
 
     private readonly Socket _socket;
@@ -53,17 +57,20 @@ internal sealed class PortableDatagrams
         _sendDone = () => completions.Push(Sending);
     }
 
-    /// <summary>Stands for the receive in the loop's lists.</summary>
+    /// <summary>Represents the receive in the loop's lists.</summary>
     internal PortableOperation Receiving { get; }
 
-    /// <summary>Stands for the send in the loop's lists.</summary>
+    /// <summary>Represents the send in the loop's lists.</summary>
     internal PortableOperation Sending { get; }
 
     internal byte[] Buffer => _buffer;
 
     // ------------------------------------------------------------------ receive
 
-    /// <summary>True when something is there already: take it with <see cref="EndReceive"/>. Else <see cref="Receiving"/> enters the list when it is.</summary>
+    /// <summary>
+    /// Starts a receive. Returns true if a datagram has already arrived: call <see cref="EndReceive"/>. Otherwise
+    /// <see cref="Receiving"/> is added to the list when one arrives.
+    /// </summary>
     internal bool BeginReceive()
     {
         _from.Size = SocketAddress.GetMaximumAddressSize(_socket.AddressFamily);
@@ -73,7 +80,7 @@ internal sealed class PortableDatagrams
         return false;
     }
 
-    /// <summary>Bytes in <see cref="Buffer"/>, or minus an error number.</summary>
+    /// <summary>Returns the number of bytes in <see cref="Buffer"/>, or a negated error number.</summary>
     internal int EndReceive(out DatagramPeer peer)
     {
         peer = default;
@@ -89,7 +96,10 @@ internal sealed class PortableDatagrams
         }
     }
 
-    /// <summary>What the receive buffer has had no room for since the socket was made: 32 bits that go round. 0 where the system does not tell.</summary>
+    /// <summary>
+    /// Returns the number of datagrams dropped for lack of receive buffer since the socket was created: 32 bits that
+    /// wrap around. 0 if the system does not report it.
+    /// </summary>
     internal uint CountOverflow()
     {
         if (!KernelProbe.IsLinux || _isUnix) return 0;
@@ -119,8 +129,11 @@ internal sealed class PortableDatagrams
 
     // ------------------------------------------------------------------ send
 
-    /// <summary>True when it is done already: see <see cref="EndSend"/>. Else the bytes must stay until <see cref="Sending"/> enters the list.</summary>
-    // Safe: the resident keeps the entry, and so its bytes, while it is marked as in flight.
+    /// <summary>
+    /// Starts a send. Returns true if it has already completed: call <see cref="EndSend"/>. Otherwise the bytes must
+    /// stay until <see cref="Sending"/> is added to the list.
+    /// </summary>
+    // Safe: the handle keeps the entry, and therefore its bytes, while it is marked as in flight.
     internal unsafe bool BeginSend(DatagramResident resident, ref QueuedDatagram datagram)
     {
         Memory<byte> bytes = _block.Over(datagram.Data, datagram.Length);
@@ -133,7 +146,7 @@ internal sealed class PortableDatagrams
         return false;
     }
 
-    /// <summary>0 or an error number.</summary>
+    /// <summary>Returns 0 or an error number.</summary>
     internal int EndSend()
     {
         try
@@ -147,7 +160,10 @@ internal sealed class PortableDatagrams
         }
     }
 
-    /// <summary>Can be sent to by this socket at all: the framework's exceptions for the wrong family differ.</summary>
+    /// <summary>
+    /// Checks that this socket can send to the peer: the framework throws different exceptions for a wrong address
+    /// family.
+    /// </summary>
     internal int Check(in DatagramPeer peer, bool isConnected)
     {
         if (peer.IsNone) return isConnected ? 0 : Errno.EINVAL;
@@ -184,7 +200,7 @@ internal sealed class PortableDatagrams
 
     // ------------------------------------------------------------------ the end
 
-    /// <summary>A call that was in flight when the socket was closed has ended: its outcome is nobody's.</summary>
+    /// <summary>Takes the result of a call that was in flight when the socket was closed, and discards it.</summary>
     internal void Abandon(PortableOperation operation)
     {
         if (ReferenceEquals(operation, Receiving))

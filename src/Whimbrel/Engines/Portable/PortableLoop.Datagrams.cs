@@ -5,8 +5,11 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Portable;
 
-/// <summary>Datagrams, one call each: the framework has no batches. One receive and at most one send are in flight; what can be done at once is.</summary>
-// Safe: no pointer is touched here; see PortableDatagrams.BeginSend for the one that outlives a call.
+/// <summary>
+/// Datagrams with one call each, because the framework has no batches. One receive and at most one send are in flight;
+/// calls that can complete at once do.
+/// </summary>
+// Safe: no pointer is used here; PortableDatagrams.BeginSend explains the one that outlives a call.
 internal sealed unsafe partial class PortableLoop
 {
     private const int DatagramsPerTurn = 64;
@@ -42,7 +45,7 @@ internal sealed unsafe partial class PortableLoop
         resident.CompleteAttach(0);
     }
 
-    /// <summary>Receives in the next round of the loop: no verb calls a handler.</summary>
+    /// <summary>Starts receiving in the next round of the loop, because no verb calls a handler.</summary>
     private void ReceiveDatagrams(DatagramResident resident)
     {
         ref PortableSlot slot = ref _slots[resident.Slot];
@@ -71,7 +74,8 @@ internal sealed unsafe partial class PortableLoop
         int received = 0;
         for (int budget = DatagramsPerTurn; budget > 0; budget--)
         {
-            // While it is paused, what was taken already is still handed on, and no more is taken.
+            // While the socket is paused, a datagram that was already received is delivered, and no further one is
+            // received.
             if (!isThere)
             {
                 if (!_slots[slot].IsWanted) break;
@@ -86,7 +90,8 @@ internal sealed unsafe partial class PortableLoop
             }
 
             isThere = false;
-            // The framework gives no control data, in which the other engines are told of it: Linux is asked once for each batch.
+            // The framework passes no control data, from which the other engines get this number: Linux is queried once
+            // for each batch.
             if (received == 0) resident.NoteOverflow(datagrams.CountOverflow());
             if (Receive(resident, datagrams)) received++;
             if (!IsAttached(resident, slot, generation)) return;
@@ -102,7 +107,7 @@ internal sealed unsafe partial class PortableLoop
         int count = datagrams.EndReceive(out DatagramPeer peer);
         if (count < 0)
         {
-            // Of a socket that is not connected, it belongs to some earlier send, and nobody can tell to which.
+            // On an unconnected socket the error belongs to an unknown earlier send.
             if (resident.IsConnected) resident.NoteReceiveError(-count);
             return false;
         }
@@ -148,7 +153,7 @@ internal sealed unsafe partial class PortableLoop
             return;
         }
 
-        // A connected socket is told here of an earlier datagram's end, and this one has not been tried.
+        // A connected socket reports an error of an earlier datagram here; this one has not been sent.
         if (resident.IsConnected && error is Errno.ECONNREFUSED or Errno.ECONNRESET) resident.NoteReceiveError(error);
         else resident.FailSend(error);
     }

@@ -8,23 +8,28 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Portable;
 
 /// <summary>
-/// Bytes in and out. An idle connection waits with a small buffer of its own; when that comes back full, what is behind
-/// it is read at once into the loop's one hot buffer, and both are delivered together. Sends are tried at once; only what
-/// the socket cannot take now waits for an asynchronous call.
+/// Receiving and sending. An idle connection waits with a small buffer of its own. If that buffer is filled, further
+/// data is read at once into the loop's shared buffer, and both are delivered together. Sends are tried at once; only
+/// data that the socket cannot take now waits for an asynchronous call.
 /// </summary>
-// Safe: as in PortableLoop.cs; spans over the two buffers never leave the call that made them.
+// Safe: as in PortableLoop.cs; spans over the two buffers never leave the call that created them.
 internal sealed unsafe partial class PortableLoop
 {
-    /// <summary>What an idle connection keeps. Most requests fit; more of it would be paid by every connection.</summary>
+    /// <summary>Buffer of an idle connection. Most requests fit; every connection pays for a larger one.</summary>
     private const int SmallBytes = 2 * 1024;
 
     private const int ReceiveBytes = 64 * 1024;
     private const int GatherBytes = 64 * 1024;
 
-    /// <summary>Shorter blocks are joined before they are sent: a copy is cheaper than another system call.</summary>
+    /// <summary>
+    /// Shorter blocks are joined before they are sent, because a copy costs less than another system call.
+    /// </summary>
     private const int GatherBelowBytes = 16 * 1024;
 
-    /// <summary>Most that one asynchronous send takes: it reports no progress before its end, and a drain goes by progress.</summary>
+    /// <summary>
+    /// Most bytes of one asynchronous send: it reports no progress before its end, and the drain timeout depends on
+    /// progress.
+    /// </summary>
     private const int PendingSendBytes = 16 * 1024;
 
     // ------------------------------------------------------------------ receive
@@ -51,7 +56,9 @@ internal sealed unsafe partial class PortableLoop
         if (!slot.Socket!.ReceiveAsync(operation)) AddReady(operation);
     }
 
-    /// <summary>Notes that the socket has more: read in the next turn, without an asynchronous call.</summary>
+    /// <summary>
+    /// Records that the socket has more data, which is read in the next turn without an asynchronous call.
+    /// </summary>
     private void ReadOn(Connection connection)
     {
         ref PortableSlot slot = ref _slots[connection.Slot];
@@ -99,8 +106,9 @@ internal sealed unsafe partial class PortableLoop
     }
 
     /// <summary>
-    /// Delivers. The connection counts as being read meanwhile: a callback that pauses and then closes starts a receive
-    /// to discard what comes, and that must not begin beside the one that follows here. False when it has left the slot.
+    /// Delivers data. Meanwhile the connection counts as being read: a callback that pauses and then closes starts a
+    /// receive that discards data, and this one must not run beside the receive that follows here. Returns false if the
+    /// connection has left the slot.
     /// </summary>
     private bool Hand(Connection connection, ReadOnlySpan<byte> data)
     {
@@ -113,11 +121,14 @@ internal sealed unsafe partial class PortableLoop
         return true;
     }
 
-    /// <summary>What the connection is read into, from the thread of the loop.</summary>
+    /// <summary>Returns the buffer for receives on the loop's thread.</summary>
     private Span<byte> HotBlock(Connection connection) =>
         _slots[connection.Slot].Size.IsLarge && connection.TakesLargeBlocks ? new Span<byte>(_largeBlock.Take(), LargeBlock.Bytes) : new Span<byte>(_buffer, ReceiveBytes);
 
-    /// <summary>Reads behind the <paramref name="held"/> bytes that are in the hot buffer already, and delivers all of it.</summary>
+    /// <summary>
+    /// Reads into the shared buffer after the <paramref name="held"/> bytes that are already in it, and delivers all of
+    /// it.
+    /// </summary>
     private void ReadHot(Connection connection, int held)
     {
         int slot = connection.Slot;
@@ -153,7 +164,10 @@ internal sealed unsafe partial class PortableLoop
         connection.CompleteReceiveEnd();
     }
 
-    /// <summary>Somebody who is not reading now hears of it when he does: what he has not looked at yet must not go before it.</summary>
+    /// <summary>
+    /// Delivers a receive error now, or keeps it until the connection is read again, because unread data must be
+    /// delivered first.
+    /// </summary>
     private void ReceiveFailed(Connection connection, SocketError error)
     {
         ref PortableSlot slot = ref _slots[connection.Slot];
@@ -199,14 +213,14 @@ internal sealed unsafe partial class PortableLoop
 
     private ReadOnlySpan<byte> Gather(Block head) => new(_gather, head.CopyTo(new Span<byte>(_gather, GatherBytes)));
 
-    /// <summary>Hands the head of the queue to an asynchronous send.</summary>
+    /// <summary>Passes the head of the queue to an asynchronous send.</summary>
     private void SendWhenPossible(Connection connection, Socket socket)
     {
         Block head = connection.SendHead!;
         PortableOperation operation = TakeOperation(_freeSends) ?? new PortableOperation(_completions, OperationKind.Send);
         operation.SetBlock(head.Memory + head.Start, Math.Min(head.Length, PendingSendBytes));
         Begin(operation, connection);
-        // Completed at once: delivered with the others in the next turn, which is as good as in flight.
+        // If it completes at once, it is delivered with the others in the next turn, like one in flight.
         if (!socket.SendAsync(operation)) AddReady(operation);
     }
 
@@ -228,7 +242,8 @@ internal sealed unsafe partial class PortableLoop
         int sent = 0;
         foreach (IoVector piece in pieces)
         {
-            // One by one: a list of pieces would be an allocation, and a copy is what this is to spare.
+            // One piece per call: a list of pieces would be an allocation, and joining them would be the copy that this
+            // method avoids.
             Counters.Sends++;
             ReadOnlySpan<byte> data = new(piece.Base, (int)piece.Length);
             int count = _slots[connection.Slot].Socket!.Send(data, SocketFlags.None, out SocketError error);
@@ -255,13 +270,14 @@ internal sealed unsafe partial class PortableLoop
         }
         catch (SocketException)
         {
-            // The peer has reset it: receiving tells.
+            // The peer has reset the connection; the next receive reports it.
         }
     }
 
     /// <summary>
-    /// Twice: first it starts the empty send, which asks the peer also for a session that has nothing to say; then the send has ended,
-    /// because the peer answered. Shutting down before would break the attempt off, and what went out with it.
+    /// Called twice. The first call starts an empty send, which connects even if the session sends nothing. The second
+    /// call comes when that send has ended because the peer answered. Shutting down before would abort the connect and
+    /// the data sent with it.
     /// </summary>
     private void OpenDeferred(Connection connection, PortableOperation operation)
     {

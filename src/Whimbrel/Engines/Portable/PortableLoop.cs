@@ -9,10 +9,11 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Portable;
 
 /// <summary>
-/// System.Net.Sockets on every platform that .NET runs on. Asynchronous calls tell when a socket is ready; what can be done at
-/// once is done with non-blocking calls on the loop's thread. Completions come on any thread and only enter
-/// <see cref="CompletionQueue"/>. Each operation in flight is counted in its slot, and a slot is freed when none is left.
-/// Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; bytes are in PortableLoop.Transfer.cs.
+/// Engine on System.Net.Sockets, for every platform of .NET. Asynchronous calls report when a socket is ready; work
+/// that can be done at once is done by non-blocking calls on the loop's thread. Completions arrive on any thread and
+/// are only added to <see cref="CompletionQueue"/>. Each operation in flight is counted in its slot, and a slot is
+/// freed when none is left. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; receiving and sending are in
+/// PortableLoop.Transfer.cs.
 /// </summary>
 // Safe: every pointer here is the loop's own buffer or a queued block; see PortableOperation.SetBlock for the one that
 // outlives a call.
@@ -33,24 +34,25 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     private byte* _gather;
     private PortableSlot[] _slots = new PortableSlot[64];
 
-    // Operations that completed before the call returned, and connections to be read on: delivered in order, a turn's worth at a time.
+    // Operations that completed before the call returned, and connections to read again. Delivered in order, in batches
+    // of one turn.
     private PortableOperation? _firstReady;
     private PortableOperation? _lastReady;
     private int _readyCount;
 
-    /// <summary>Engine data of one resident.</summary>
+    /// <summary>Engine data of one slot.</summary>
     private struct PortableSlot
     {
         internal Socket? Socket;
-        internal PortableOperation? Operation; // accept, connect or receive: the one that the resident keeps
+        internal PortableOperation? Operation; // accept, connect or receive: the operation that the handle keeps
         internal int Running; // operations in flight or listed
         internal ReceiveSize Size;
-        internal int HeldError; // of a receive that nobody waits for now
+        internal int HeldError; // error of a receive while the session is not reading
         internal bool IsWanted;
         internal bool IsReading; // Operation is in flight or listed
         internal bool IsDetaching;
         internal bool IsDeferred; // fast open: the peer has not answered yet
-        internal bool FinishesLater; // ShutdownSend came meanwhile
+        internal bool FinishesLater; // ShutdownSend was called meanwhile
         internal PortableDatagrams? Datagrams; // of a datagram socket
     }
 
@@ -67,7 +69,10 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         _gather = (byte*)NativeMemory.AlignedAlloc(GatherBytes, 4096);
     }
 
-    /// <summary>The runtime opens an assembly at its first use: a first receive with no descriptor left would end the process.</summary>
+    /// <summary>
+    /// Loads assemblies early. The runtime opens an assembly at its first use, so a first receive without a free
+    /// descriptor would end the process.
+    /// </summary>
     private static void LoadWhatReceivingNeeds()
     {
         UnreadStore unread = default;
@@ -80,16 +85,17 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
 
     private protected override int Wait(long timeoutMs)
     {
-        // With something to deliver there is no need to look at the mailbox either; TrySleep measures the turn in any case.
+        // With operations to deliver, the loop does not block; TrySleep measures the turn in any case.
         if (timeoutMs != 0 && TrySleep() && _readyCount == 0) _completions.Sleep(timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue));
         Woke();
         TakeCompletions();
-        // What gets ready meanwhile waits for the next turn: a busy connection leaves room for the mailbox and the others.
+        // Operations that become ready meanwhile wait for the next turn, so that a busy connection leaves time for the
+        // mailbox and other connections.
         int count = _readyCount;
         for (int budget = count; budget > 0; budget--)
         {
             PortableOperation operation = NextReady();
-            // Read before: delivered, it may serve another.
+            // Read before the delivery, because the operation may be reused in it.
             Resident resident = operation.Resident;
             try
             {
@@ -106,7 +112,10 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
 
     private protected override void Wake() => _completions.Wake();
 
-    /// <summary>The stack has the newest first; they are delivered in the order in which they completed.</summary>
+    /// <summary>
+    /// Moves completions to the ready list. The stack has the newest first; they are delivered in the order of their
+    /// completion.
+    /// </summary>
     private void TakeCompletions()
     {
         PortableOperation? newest = _completions.TakeAll();
@@ -154,7 +163,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         if (s.IsDetaching)
         {
             Counters.StaleCompletions++;
-            // Read before the operation is given back, which clears it.
+            // Read before the operation is returned, which clears it.
             Resident resident = operation.Resident;
             Abandon(operation);
             if (s.Running == 0) FinishDetach(resident);
@@ -184,14 +193,14 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         }
     }
 
-    /// <summary>An operation of a resident that is leaving: only what it holds is given back.</summary>
+    /// <summary>Ends an operation of a handle that is being detached: only its resources are released.</summary>
     private void Abandon(PortableOperation operation)
     {
         operation.ReadsOn = false;
         if (operation.Kind == OperationKind.Send) ReturnOperation(_freeSends, operation);
         else if (operation.Kind == OperationKind.Accept && TakeAccepted(operation) is { } accepted)
         {
-            // It was accepted in the moment before the listener was closed.
+            // The connection was accepted directly before the listener was closed.
             if (operation.Resident is Listener { IsDraining: true } listener) Hand(listener, accepted);
             else accepted.Dispose();
         }
@@ -199,7 +208,9 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         else if (operation.Kind == OperationKind.Datagrams) _slots[operation.Slot].Datagrams!.Abandon(operation);
     }
 
-    /// <summary>Counts an operation as running. The caller starts it, and lists it when it completed at once.</summary>
+    /// <summary>
+    /// Counts an operation as running. The caller starts it, and adds it to the ready list if it completed at once.
+    /// </summary>
     private void Begin(PortableOperation operation, Resident resident)
     {
         operation.Resident = resident;
@@ -261,7 +272,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
 
         if (connection.AdoptedSocket.IsDeferred)
         {
-            // Delivered in the next turn, after the flush of what OnConnected sends.
+            // Delivered in the next turn, after the flush of data that OnConnected sends.
             slot.IsDeferred = true;
             PortableOperation open = new(_completions, OperationKind.Open);
             Begin(open, connection);
@@ -292,7 +303,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
             return;
         }
 
-        // Accepting is asynchronous; shedding must not wait for a connection that has gone.
+        // Accepting is asynchronous. Shedding is not, and must not wait for a connection that no longer exists.
         socket.Blocking = false;
         ref PortableSlot slot = ref _slots[listener.Slot];
         slot.Socket = socket;
@@ -366,10 +377,15 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         connector.CompleteAttach(error);
     }
 
-    /// <summary>An IPv4 address of a dual-stack socket is given as IPv4, a Unix socket without a name as null.</summary>
+    /// <summary>
+    /// Returns the local end point: IPv4 for an IPv4 address of a dual-stack socket, null for a Unix socket without a
+    /// name.
+    /// </summary>
     private static EndPoint? LocalEndPointOf(Socket socket) => PeerAddress.Of(socket.LocalEndPoint).ToEndPoint();
 
-    /// <summary>The number that an engine reports for what a socket threw; 0 for what is no failure of the system.</summary>
+    /// <summary>
+    /// Returns the error number for an exception of a socket; 0 if the exception is not a failure of the system.
+    /// </summary>
     private static int ErrorOf(Exception exception, EndPoint endPoint) => exception switch
     {
         SocketException e => ErrnoOf(e.SocketErrorCode, endPoint),
@@ -378,7 +394,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         _ => 0,
     };
 
-    /// <summary>A path that is not there has no error of its own among those of sockets.</summary>
+    /// <summary>Returns the error number. A missing path has no error of its own among those of sockets.</summary>
     private static int ErrnoOf(SocketError error, EndPoint endPoint) =>
         error == SocketError.AddressNotAvailable && endPoint is UnixDomainSocketEndPoint ? Errno.ENOENT : ErrorText.ErrnoOf(error);
 
@@ -405,7 +421,9 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         if (slot.Running == 0) FinishDetach(resident);
     }
 
-    /// <summary>Ends what is in flight: it completes as aborted. A listener's Unix path goes with its socket.</summary>
+    /// <summary>
+    /// Closes the socket. Operations in flight complete as aborted. A listener's Unix path is deleted with its socket.
+    /// </summary>
     private static void Close(Socket socket, Resident resident, bool isBusy)
     {
         try
@@ -415,7 +433,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         }
         catch (SocketException)
         {
-            // The peer was quicker: there is nothing left to reset or to finish.
+            // The peer has already closed: there is nothing left to reset or shut down.
         }
 
         socket.Dispose();
@@ -455,7 +473,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         if (!slot.Socket!.AcceptAsync(operation)) AddReady(operation);
     }
 
-    /// <summary>Delivers one accept, and on the spot those that are waiting behind it.</summary>
+    /// <summary>Delivers one accept, and then further waiting connections.</summary>
     private void Accepted(Listener listener, PortableOperation operation)
     {
         int slot = listener.Slot;
@@ -464,7 +482,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         {
             _slots[slot].IsReading = false;
             bool more = DeliverAccept(listener, operation);
-            // Also when it was stopped meanwhile: then starting it again starts the next accept.
+            // Also if the listener was stopped meanwhile: starting it again starts the next accept.
             if (!IsAttached(listener, slot, generation) || !_slots[slot].IsWanted) return;
             if (!more || i == AcceptsPerTurn - 1) break;
             _slots[slot].IsReading = true;
@@ -476,7 +494,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         StartAccept(listener);
     }
 
-    /// <summary>False after an error: the next try belongs to the next turn.</summary>
+    /// <summary>Delivers one accept. Returns false after an error: the next attempt is made in the next turn.</summary>
     private bool DeliverAccept(Listener listener, PortableOperation operation)
     {
         Socket? accepted = TakeAccepted(operation);
@@ -484,7 +502,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         bool shed = false;
         if (error == SocketError.Success && !TakeReserve())
         {
-            // The last descriptors are not for connections.
+            // The last descriptors are reserved for the runtime.
             error = SocketError.TooManyOpenSockets;
             shed = true;
         }
@@ -502,7 +520,9 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         return false;
     }
 
-    /// <summary>Passes an accepted socket on. An error when it ended before it was looked at; then it is closed.</summary>
+    /// <summary>
+    /// Passes an accepted socket on. Returns an error if the connection has already ended; then the socket is closed.
+    /// </summary>
     private static SocketError Hand(Listener listener, Socket accepted)
     {
         PeerAddress peer;
@@ -522,7 +542,10 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         return SocketError.Success;
     }
 
-    /// <summary>What an accept in flight has taken already comes when the socket is closed (see Abandon).</summary>
+    /// <summary>
+    /// Accepts waiting connections. A connection that an accept in flight has already taken is delivered when the
+    /// socket is closed (see Abandon).
+    /// </summary>
     internal override void AcceptRest(Listener listener)
     {
         Socket socket = _slots[listener.Slot].Socket!;
@@ -533,7 +556,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         }
         catch (SocketException)
         {
-            // Nobody is waiting any more, or there is no descriptor for who is.
+            // No connection is waiting any more, or there is no descriptor for it.
         }
     }
 
@@ -545,8 +568,9 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     }
 
     /// <summary>
-    /// Out of descriptors: gives up the reserve and takes one connection off the queue to close it. The reserve stays given up:
-    /// the runtime needs descriptors to start a thread of its pool, and ends the process when it gets none.
+    /// Called without free descriptors: releases the reserve, accepts one connection and closes it. The reserve stays
+    /// released, because the runtime needs descriptors to start a thread of its pool and ends the process if it gets
+    /// none.
     /// </summary>
     private bool Shed(Socket listener)
     {
@@ -558,15 +582,17 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         }
         catch (SocketException)
         {
-            // It has gone, or another thread was quicker with the descriptors.
+            // The connection no longer exists, or another thread took the descriptor first.
             return false;
         }
     }
 
-    /// <summary>Where the numbers of descriptors say nothing, the reserve is what the runtime is left with.</summary>
+    /// <summary>Size of the reserve. Without descriptor counts, it is all that the runtime has left.</summary>
     private int ReserveDescriptors => Engine.Descriptors.IsOn ? 1 : ReserveWithoutMargin;
 
-    /// <summary>Takes what is missing of the reserve. False when there are not enough descriptors; then it has none.</summary>
+    /// <summary>
+    /// Refills the reserve. Returns false if there are not enough descriptors; then the reserve is empty.
+    /// </summary>
     private bool TakeReserve()
     {
         try

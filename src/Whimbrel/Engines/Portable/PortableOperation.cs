@@ -4,7 +4,7 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Engines.Portable;
 
-/// <summary>What a <see cref="PortableOperation"/> asks of its socket.</summary>
+/// <summary>Kind of call of a <see cref="PortableOperation"/>.</summary>
 internal enum OperationKind : byte
 {
     Accept,
@@ -15,21 +15,21 @@ internal enum OperationKind : byte
     /// <summary>An empty send that ends when the peer of a deferred connect has answered.</summary>
     Open,
 
-    /// <summary>Not a call of its own but the place of one in the list: datagrams were received, or one was sent.</summary>
+    /// <summary>Entry of the ready list for a datagram socket: datagrams were received, or one was sent.</summary>
     Datagrams,
 }
 
 /// <summary>
-/// One asynchronous call on a socket. Its completion, on whatever thread, does nothing but enter the loop's
-/// <see cref="CompletionQueue"/>; the loop's thread looks at the outcome. At most in one list at a time, so it carries
-/// the link itself. Recycled by its loop: between two uses it belongs to nobody.
+/// One asynchronous call on a socket. Its completion, on any thread, is only added to the loop's
+/// <see cref="CompletionQueue"/>; the loop's thread reads the result. It is in at most one list at a time, so it
+/// contains the link. The loop reuses it; between two uses it has no owner.
 /// </summary>
 internal sealed class PortableOperation : SocketAsyncEventArgs
 {
     private readonly CompletionQueue _completions;
     private readonly BlockMemory? _block;
 
-    // The context of whoever starts a call is nobody's business: completions run no user code.
+    // Does not capture the execution context of the thread that starts a call, because completions run no user code.
     internal PortableOperation(CompletionQueue completions, OperationKind kind, int bufferBytes = 0)
         : base(true)
     {
@@ -37,14 +37,15 @@ internal sealed class PortableOperation : SocketAsyncEventArgs
         Kind = kind;
         if (kind == OperationKind.Send) _block = new BlockMemory();
         if (bufferBytes == 0) return;
-        // Pinned for good: the system writes into it while nobody runs, and an idle connection would otherwise pin the heap.
+        // Pinned permanently: the system writes into it between turns, and an idle connection would otherwise pin the
+        // heap.
         Small = GC.AllocateUninitializedArray<byte>(bufferBytes, pinned: true);
         SetBuffer(MemoryMarshal.CreateFromPinnedArray(Small, 0, bufferBytes));
     }
 
     internal OperationKind Kind { get; }
 
-    /// <summary>Of a receive: its own small buffer, all that an idle connection holds.</summary>
+    /// <summary>Of a receive: its own small buffer, the only one of an idle connection.</summary>
     internal byte[] Small { get; } = [];
 
     internal Resident Resident { get; set; } = null!;
@@ -53,14 +54,17 @@ internal sealed class PortableOperation : SocketAsyncEventArgs
 
     internal PortableOperation? Next { get; set; }
 
-    /// <summary>Not a completion but a note of the loop: more is waiting in the socket, read it directly.</summary>
+    /// <summary>
+    /// True for an entry that the loop has added itself: the socket has more data, which is read directly.
+    /// </summary>
     internal bool ReadsOn { get; set; }
 
-    /// <summary>Of an open: the empty send has begun, and this completion is its end.</summary>
+    /// <summary>Of an open: the empty send has started, and this completion is its end.</summary>
     internal bool IsUnderWay { get; set; }
 
-    /// <summary>Points a send at queued bytes; they stay where they are until it has completed.</summary>
-    // Safe: a block is returned only by AdvanceSend and after CompleteClose, and neither comes while a send is in flight.
+    /// <summary>Sets queued bytes as the buffer of a send; they stay in place until it has completed.</summary>
+    // Safe: a block is returned only by AdvanceSend and after CompleteClose, and neither happens while a send is in
+    // flight.
     internal unsafe void SetBlock(byte* start, int length) => SetBuffer(_block!.Over(start, length));
 
     protected override void OnCompleted(SocketAsyncEventArgs e) => _completions.Push(this);

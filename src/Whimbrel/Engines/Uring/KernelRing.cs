@@ -7,10 +7,11 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// A ring of the running kernel. Made disabled, on any thread, and enabled by the first <see cref="Enter"/>: that thread
-/// is the only one that may submit from then on, which is what makes plain stores enough.
+/// An io_uring instance of the running kernel. Created disabled, on any thread, and enabled by the first
+/// <see cref="Enter"/>. From then on only that thread may submit, so plain stores are sufficient.
 /// </summary>
-// Safe: the mapped regions have the sizes that were mapped and live until Close; arguments of system calls live for the call.
+// Safe: the mapped regions have the sizes that were mapped and live until Close; arguments of system calls live during
+// the call.
 internal sealed unsafe class KernelRing : Ring
 {
     private const uint SubmissionEntries = 1024;
@@ -29,7 +30,7 @@ internal sealed unsafe class KernelRing : Ring
     private const uint NeededFeatures = UringAbi.IORING_FEAT_SINGLE_MMAP | UringAbi.IORING_FEAT_NODROP | UringAbi.IORING_FEAT_SUBMIT_STABLE
         | UringAbi.IORING_FEAT_FAST_POLL | UringAbi.IORING_FEAT_EXT_ARG;
 
-    // Left out one by one, in this order, while the kernel answers EINVAL: the newest first.
+    // Omitted one by one, in this order (newest first), while the kernel returns EINVAL.
     private static readonly uint[] s_optionalFlags = [UringAbi.IORING_SETUP_NO_SQARRAY, UringAbi.IORING_SETUP_SUBMIT_ALL];
 
     private readonly RingCalls _calls;
@@ -71,7 +72,7 @@ internal sealed unsafe class KernelRing : Ring
         }
     }
 
-    /// <summary>The set-up flags that the kernel took.</summary>
+    /// <summary>Set-up flags that the kernel accepted.</summary>
     internal uint Flags { get; }
 
     internal override bool CanLimitReceive => _canLimitReceive;
@@ -80,12 +81,18 @@ internal sealed unsafe class KernelRing : Ring
 
     // ------------------------------------------------------------------ making one
 
-    /// <summary>Twice and more what the kernel delivers in one enter (20 receives, and those that begin in it): docs/design/0014.</summary>
+    /// <summary>
+    /// More than twice the number of receives that the kernel delivers in one enter (20, and those that begin in it):
+    /// docs/design/0014.
+    /// </summary>
     internal const int UsualBufferCount = 64;
 
     internal const int UsualBufferBytes = 32 * 1024;
 
-    /// <summary>Makes a ring, with less where the kernel refuses. Null with the step that failed and its error number.</summary>
+    /// <summary>
+    /// Creates a ring, with fewer entries where the kernel refuses more. Returns null with the failed step and its
+    /// error number.
+    /// </summary>
     internal static KernelRing? TryOpen(RingCalls calls, bool canLimitReceive, out RingFailure failure, uint entries = SubmissionEntries, int bufferCount = UsualBufferCount, int bufferBytes = UsualBufferBytes)
     {
         int fd = SetUp(calls, ref entries, out UringParameters p);
@@ -137,7 +144,7 @@ internal sealed unsafe class KernelRing : Ring
                 continue;
             }
 
-            // The memory of a ring that was closed a moment ago is given back late.
+            // The kernel releases the memory of a recently closed ring late.
             if (retries++ == MemoryRetries) return fd;
             Thread.Sleep(MemoryRetryMs);
         }
@@ -158,7 +165,7 @@ internal sealed unsafe class KernelRing : Ring
         }
 
         void* entries = Syscall.Map(null, entryBytes, ReadWrite, SharedPopulated, fd, UringAbi.IORING_OFF_SQES);
-        // Not EFD_NONBLOCK: the read that waits on it in the ring would not wait.
+        // Without EFD_NONBLOCK, because otherwise the ring's read of it would not wait.
         int wakeFd = (nint)entries == -1 ? -1 : Syscall.EventFd(0, EpollAbi.EFD_CLOEXEC);
         if (wakeFd >= 0) return new KernelRing(calls, fd, wakeFd, queues, queueBytes, (SubmissionEntry*)entries, p, bufferCount, bufferBytes, canLimitReceive);
         failure = new RingFailure("mapping the queues and opening an eventfd", Syscall.LastError);
@@ -173,7 +180,9 @@ internal sealed unsafe class KernelRing : Ring
         return Math.Max(0, -_calls.Register(_fd, UringAbi.IORING_REGISTER_PBUF_RING, &registration, 1));
     }
 
-    /// <summary>Opcodes that this kernel lacks among <paramref name="needed"/>, or null. Asked of the kernel once, by the probe.</summary>
+    /// <summary>
+    /// Returns the opcodes among <paramref name="needed"/> that this kernel lacks, or null. Called once, by the probe.
+    /// </summary>
     internal string? MissingOpcodes(ReadOnlySpan<byte> needed)
     {
         const int headBytes = 16;
@@ -215,7 +224,7 @@ internal sealed unsafe class KernelRing : Ring
         int result = _calls.Register(_fd, UringAbi.IORING_REGISTER_ENABLE_RINGS, null, 0);
         if (result < 0) return -result;
         _isEnabled = true;
-        // Optional: it saves looking the descriptor up at every enter.
+        // Optional: saves the lookup of the descriptor at every enter.
         RingDescriptorUpdate update = new() { Offset = uint.MaxValue, Data = (ulong)_fd };
         _isRegistered = _calls.Register(_fd, UringAbi.IORING_REGISTER_RING_FDS, &update, 1) == 1;
         if (!_isRegistered) return 0;
@@ -234,17 +243,18 @@ internal sealed unsafe class KernelRing : Ring
     {
         if (!isIdle && _isEnabled)
         {
-            // The kernel takes its time with a closed ring, and meanwhile its accept would be woken instead of the new one.
+            // The kernel destroys a closed ring late. Until then its accept would take connections instead of the new
+            // ring's.
             CancelRegistration all = new() { Descriptor = -1, Flags = UringAbi.IORING_ASYNC_CANCEL_ANY | UringAbi.IORING_ASYNC_CANCEL_ALL };
             all.Timeout.Nanoseconds = CancelMs * 1_000_000;
             _ = _calls.Register(_fd, UringAbi.IORING_REGISTER_SYNC_CANCEL, &all, 1);
-            // What was cancelled leaves the sockets' wait queues inside an enter only.
+            // Cancelled operations leave the sockets' wait queues only inside an enter.
             for (int i = 0; i < LastEnters; i++) _ = _calls.Enter(_enterFd, 0, 0, _enterFlags | UringAbi.IORING_ENTER_GETEVENTS, null);
         }
 
         if (_isRegistered)
         {
-            // Or the thread would keep the ring until it ends.
+            // Otherwise the thread would keep the ring until it ends.
             RingDescriptorUpdate update = new() { Offset = (uint)_enterFd };
             _ = _calls.Register(_fd, UringAbi.IORING_UNREGISTER_RING_FDS, &update, 1);
         }
@@ -254,10 +264,10 @@ internal sealed unsafe class KernelRing : Ring
         Syscall.Close(_fd);
         if (!isIdle) return;
         FreeMemory();
-        // Last: its number must not be reused while another thread may still wake us.
+        // Last, because the number must not be reused while another thread may still wake this loop.
         Syscall.Close(_wakeFd);
     }
 }
 
-/// <summary>Why a ring could not be made: the step, and the system's error number (0: none).</summary>
+/// <summary>Reason why a ring could not be created: the step, and the system's error number (0: none).</summary>
 internal readonly record struct RingFailure(string Step, int Error);

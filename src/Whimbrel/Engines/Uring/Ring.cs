@@ -9,22 +9,23 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// The kernel as the io_uring engine sees it: a queue of operations, a queue of completions and a ring of receive buffers. The few
-/// calls that the engine makes on a socket directly are <see cref="SocketCalls"/>. The queues are plain memory, so pushing and taking are not
-/// virtual; what fills that memory is: <see cref="KernelRing"/> on a system, a simulation in tests.
+/// The kernel interface of the io_uring engine: a queue of operations, a queue of completions and a ring of receive
+/// buffers. Calls that the engine makes on a socket directly are in <see cref="SocketCalls"/>. The queues are plain
+/// memory, so pushing and taking are not virtual. Subclasses fill that memory: <see cref="KernelRing"/> on a system, a
+/// simulation in tests.
 /// </summary>
 /// <remarks>
-/// Owner: one <see cref="UringLoop"/>. Its thread only, except for <see cref="Wake"/>. What a kernel must keep:
+/// Owned by one <see cref="UringLoop"/>. Its thread only, except for <see cref="Wake"/>. Guarantees of a kernel:
 /// <list type="number">
-/// <item>Each operation pushed gets exactly one completion without <c>IORING_CQE_F_MORE</c>, and none after it.</item>
-/// <item>Completions and receive buffers change hands inside <see cref="Enter"/> only.</item>
-/// <item>What an operation points to apart from its data (message header, vectors) is read before Enter has taken it;
-/// its data until its last completion.</item>
-/// <item>Completions of one operation come in the order of what happened.</item>
+/// <item>Each pushed operation gets exactly one completion without <c>IORING_CQE_F_MORE</c>, and none after it.</item>
+/// <item>Completions and receive buffers are transferred only inside <see cref="Enter"/>.</item>
+/// <item>Memory that an operation points to is read before Enter has taken the operation (message header, vectors), or
+/// until its last completion (data).</item>
+/// <item>Completions of one operation arrive in the order of their events.</item>
 /// </list>
 /// </remarks>
-// Safe: the pointers are set once, by the subclass, to memory of the sizes given with them that lives until Close; every
-// index is masked with the size of its queue.
+// Safe: the subclass sets the pointers once, to memory of the given sizes that lives until Close; every index is masked
+// with the size of its queue.
 internal abstract unsafe class Ring
 {
     private const int ScratchBytes = 256 * 1024;
@@ -38,7 +39,7 @@ internal abstract unsafe class Ring
     private protected uint* _completeHeadShared;
     private protected uint* _completeTail;
     private protected uint _completeMask;
-    private protected ushort _bufferTail; // given back up to here; published at the next submit
+    private protected ushort _bufferTail; // buffers up to here are returned; published at the next submit
 
     private readonly int _bufferCount;
     private readonly int _bufferBytes;
@@ -50,16 +51,16 @@ internal abstract unsafe class Ring
     private uint _completeHead;
     private int _scratchUsed;
 
-    // Operations that the kernel did not take when its queue was full. Moved into the queue before the next wait.
+    // Operations that the kernel did not take because its queue was full. Moved into the queue before the next wait.
     private SubmissionEntry[] _waiting = [];
     private int _waitingCount;
 
-    // Completions taken out of their queue to make room in it, oldest first.
+    // Completions taken out of their queue to free space in it, oldest first.
     private readonly Queue<CompletionEntry> _aside = new();
 
     private protected Ring(int bufferCount, int bufferBytes)
     {
-        // The word behind them is the loop's (WakeWord).
+        // The word after them is the loop's (WakeWord).
         Debug.Assert((bufferCount * sizeof(ProvidedBuffer)) + sizeof(ulong) <= PageBytes, "the ring of buffers has one page");
         _bufferCount = bufferCount;
         _bufferBytes = bufferBytes;
@@ -74,26 +75,28 @@ internal abstract unsafe class Ring
     /// <summary>Number of receive buffers; a power of two.</summary>
     internal int BufferCount => _bufferCount;
 
-    /// <summary>From this size on a receive counts as a large one: half of a buffer.</summary>
+    /// <summary>A receive of at least this size counts as large: half of a buffer.</summary>
     internal int LargeReceiveBytes => _bufferBytes / 2;
 
-    /// <summary>Below this size a receive counts as a small one.</summary>
+    /// <summary>A receive below this size counts as small.</summary>
     internal int SmallReceiveBytes => _bufferBytes / 8;
 
-    /// <summary>Where large receives, which are calls, put what they bring.</summary>
+    /// <summary>Buffer of large receives, which are direct calls.</summary>
     internal byte* LargeBuffer => _largeBuffer;
 
     internal int LargeBufferBytes => _bufferBytes * 2;
 
-    /// <summary>Completions that can be taken now.</summary>
+    /// <summary>Number of completions that can be taken now.</summary>
     internal int Ready => _aside.Count + (int)(Volatile.Read(ref *_completeTail) - _completeHead);
 
-    /// <summary>Where the loop's read of <see cref="WakeDescriptor"/> goes: the end of the page of the buffer ring.</summary>
+    /// <summary>
+    /// Target of the loop's read of <see cref="WakeDescriptor"/>: the end of the page of the buffer ring.
+    /// </summary>
     internal ulong* WakeWord => (ulong*)((byte*)_bufferRing + PageBytes) - 1;
 
     // ------------------------------------------------------------------ operations
 
-    /// <summary>Queues an operation; the kernel gets it with the next submit. Never refused.</summary>
+    /// <summary>Queues an operation, which the kernel gets with the next submit. Always succeeds.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal void Push(in SubmissionEntry entry)
     {
@@ -109,7 +112,8 @@ internal abstract unsafe class Ring
 
     private void PushToFull(in SubmissionEntry entry)
     {
-        // Nothing is delivered here, only taken: a completion that fell out of its full queue would cost kernel memory.
+        // Nothing is delivered here, only taken: a completion for which its full queue has no space would cost kernel
+        // memory.
         if (Ready > _completeMask / 2) SetAside();
         _ = Submit(0, takesEvents: false, 0);
         MoveWaiting();
@@ -133,7 +137,10 @@ internal abstract unsafe class Ring
         Array.Copy(_waiting, moved, _waiting, 0, _waitingCount);
     }
 
-    /// <summary>True while the operation with this mark was pushed and the kernel has not taken it. For a ring that is given up.</summary>
+    /// <summary>
+    /// True if the operation with this mark was pushed and the kernel has not taken it. For a ring that is being
+    /// replaced.
+    /// </summary>
     internal bool IsUntaken(ulong mark)
     {
         for (uint i = Volatile.Read(ref *_submitHead); i != _submitTail; i++)
@@ -149,7 +156,9 @@ internal abstract unsafe class Ring
         return false;
     }
 
-    /// <summary>Memory for what an operation points to, valid until the operation is taken. Null when there is none left.</summary>
+    /// <summary>
+    /// Returns memory for a message header and vectors, valid until their operation is taken. Null if none is left.
+    /// </summary>
     internal byte* TryTakeScratch(int bytes)
     {
         if (bytes > ScratchBytes - _scratchUsed) return null;
@@ -159,8 +168,8 @@ internal abstract unsafe class Ring
     }
 
     /// <summary>
-    /// Hands over what is queued and waits for a completion for at most <paramref name="timeoutMs"/> (-1: no limit).
-    /// 0, or the error number of a ring that can be used no more.
+    /// Submits queued operations and waits for a completion for at most <paramref name="timeoutMs"/> (-1: no limit).
+    /// Returns 0, or the error number of a ring that is no longer usable.
     /// </summary>
     internal int SubmitAndWait(long timeoutMs)
     {
@@ -171,7 +180,9 @@ internal abstract unsafe class Ring
         return error;
     }
 
-    /// <summary>Hands over what is queued; brings no completions. Like <see cref="SubmitAndWait"/> otherwise.</summary>
+    /// <summary>
+    /// Submits queued operations, without taking completions. Otherwise like <see cref="SubmitAndWait"/>.
+    /// </summary>
     internal int Submit()
     {
         MoveWaiting();
@@ -180,7 +191,10 @@ internal abstract unsafe class Ring
         return error;
     }
 
-    /// <summary>Not when a full queue was handed over: the operation being pushed has its scratch already and is not in the queue yet.</summary>
+    /// <summary>
+    /// Not called when a full queue was submitted: the operation being pushed already has its scratch memory and is not
+    /// in the queue yet.
+    /// </summary>
     private void FreeScratch()
     {
         if (_waitingCount == 0 && Volatile.Read(ref *_submitHead) == _submitTail) _scratchUsed = 0;
@@ -195,7 +209,7 @@ internal abstract unsafe class Ring
         if (result >= 0) return 0;
         switch (-result)
         {
-            // A signal, the end of the wait, or no memory for now: the next turn tries again.
+            // A signal, the end of the wait, or no memory at present: the next turn tries again.
             case Errno.EINTR or Errno.ETIME or Errno.EAGAIN or Errno.ENOMEM:
                 return 0;
             case Errno.EBUSY:
@@ -208,7 +222,7 @@ internal abstract unsafe class Ring
 
     // ------------------------------------------------------------------ completions
 
-    /// <summary>The oldest completion. <see cref="Ready"/> said that there is one.</summary>
+    /// <summary>Takes the oldest completion. The caller has checked <see cref="Ready"/>.</summary>
     internal void Take(out CompletionEntry entry)
     {
         if (_aside.Count > 0)
@@ -221,7 +235,9 @@ internal abstract unsafe class Ring
         _completeHead++;
     }
 
-    /// <summary>Empties the queue, so that the kernel can complete more before these are delivered.</summary>
+    /// <summary>
+    /// Empties the queue, so that the kernel can complete more before these completions are delivered.
+    /// </summary>
     private void SetAside()
     {
         uint tail = Volatile.Read(ref *_completeTail);
@@ -232,10 +248,10 @@ internal abstract unsafe class Ring
 
     internal byte* BufferAt(int id) => _buffers + ((long)id * _bufferBytes);
 
-    /// <summary>The kernel may receive into it again, from the next submit on.</summary>
+    /// <summary>Returns a buffer, into which the kernel may receive from the next submit on.</summary>
     internal void ReturnBuffer(int id)
     {
-        // Field by field: the tail of the ring lies over the unused field of the first entry.
+        // Field by field, because the tail of the ring overlaps the unused field of the first entry.
         ProvidedBuffer* buffer = _bufferRing + (_bufferTail & (_bufferCount - 1));
         buffer->Address = (ulong)BufferAt(id);
         buffer->Length = (uint)_bufferBytes;
@@ -253,21 +269,25 @@ internal abstract unsafe class Ring
 
     // ------------------------------------------------------------------ what the kernel does
 
-    /// <summary>A multishot receive may be told after how many bytes to end (Linux 6.16).</summary>
+    /// <summary>True if a multishot receive can have a limit of bytes after which it ends (Linux 6.16).</summary>
     internal abstract bool CanLimitReceive { get; }
 
-    /// <summary>Readable while <see cref="Wake"/> was called; the loop keeps a read of 8 bytes on it.</summary>
+    /// <summary>Descriptor that <see cref="Wake"/> makes readable; the loop keeps a read of 8 bytes on it.</summary>
     internal abstract int WakeDescriptor { get; }
 
     /// <summary>
-    /// Takes <paramref name="submit"/> operations; with <paramref name="takesEvents"/> also works off what has happened,
-    /// and waits for <paramref name="complete"/> completions. The number taken, or minus the error number.
+    /// Takes <paramref name="submit"/> operations. With <paramref name="takesEvents"/> it also processes pending
+    /// events, and waits for <paramref name="complete"/> completions. Returns the number of operations taken, or a
+    /// negated error number.
     /// </summary>
     private protected abstract int Enter(uint submit, uint complete, bool takesEvents, long timeoutMs);
 
-    /// <summary>Ends a wait, or the next one. Any thread.</summary>
+    /// <summary>Ends the current or the next wait. Any thread.</summary>
     internal abstract void Wake();
 
-    /// <summary>Ends the ring. Its memory and eventfd are given back only when no operation is running and nobody may wake it: the kernel may still write to the one, another thread to the other.</summary>
+    /// <summary>
+    /// Closes the ring. Its memory and eventfd are released only if no operation is running and no thread can wake it.
+    /// Otherwise the kernel may still write to the memory, and another thread to the eventfd.
+    /// </summary>
     internal abstract void Close(bool isIdle);
 }

@@ -5,16 +5,19 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// Datagrams: the ring tells when a socket is ready, and many are received or sent by one direct call. A ring operation for each datagram was
-/// measured dearer than recvmmsg and sendmmsg, and cannot join or split runs (docs/design/0018-datagrams.md).
+/// Datagrams on io_uring: the ring reports when a socket is ready, and one direct call receives or sends many. A ring
+/// operation for each datagram was measured as more expensive than recvmmsg and sendmmsg, and it cannot join or split
+/// runs (docs/design/0018-datagrams.md).
 /// </summary>
-// Safe: no pointer is touched here; the batch says why its own are safe.
+// Safe: no pointer is used here; DatagramBatch gives the reason for its own pointers.
 internal sealed unsafe partial class UringLoop
 {
-    /// <summary>Made for the first datagram socket of this loop.</summary>
+    /// <summary>Created for the first datagram socket of this loop.</summary>
     private DatagramBatch? _datagrams;
 
-    /// <summary>Asks once; asked again after each batch, so that what is left is told again.</summary>
+    /// <summary>
+    /// Pushes a one-shot poll. Pushed again after each batch, so that remaining datagrams are reported again.
+    /// </summary>
     private void ArmReady(DatagramResident socket)
     {
         if ((_slots[socket.Slot].Has & OperationSet.DatagramsReady) == 0) PushPoll(socket, EpollAbi.EPOLLIN, RingOperation.DatagramsReady);

@@ -5,26 +5,39 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// Bytes in. A connection has no buffer of its own: the kernel takes one of the loop's when bytes arrive. When there is none,
-/// the receive ends and the connection is parked until buffers are back. Where much arrives at a time the kernel only tells that
-/// something has, and a call receives it into the one buffer that is always in the cache (docs/design/0014).
+/// Receiving on io_uring. A connection has no buffer of its own: the kernel takes one of the loop's when bytes arrive.
+/// If none is free, the receive ends, and the connection is parked until buffers are returned. For large amounts the
+/// kernel only reports readiness, and a direct call receives into one shared buffer that stays in the cpu cache
+/// (docs/design/0014).
 /// </summary>
-// Safe: a receive buffer is read between its completion and ReturnBuffer only, the large one until its callback has returned.
+// Safe: a receive buffer is read only between its completion and ReturnBuffer, the large one until its callback has
+// returned.
 internal sealed unsafe partial class UringLoop
 {
-    /// <summary>After so many bytes a receive ends and is started anew: most that one connection takes before it can be paused (contract 10).</summary>
+    /// <summary>
+    /// Number of bytes after which a receive ends and is started again: the most that one connection takes before it
+    /// can be paused (contract 10).
+    /// </summary>
     private const uint ReceiveLimitBytes = 256 * 1024;
 
-    /// <summary>So many small receives in a row, and a connection with large ones is received by the ring again.</summary>
+    /// <summary>
+    /// Number of consecutive small receives after which a connection with large receives is received by the ring again.
+    /// </summary>
     private const byte SmallInARow = 16;
 
-    /// <summary>So many receives in a row that failed for lack of memory or buffers are tried again at once; then the connection rests.</summary>
+    /// <summary>
+    /// Number of consecutive receives failed for lack of memory or buffers that are tried again at once; then the
+    /// connection is paused.
+    /// </summary>
     private const byte FailuresInARow = 16;
 
-    /// <summary>What must be received until the socket says that there is nothing: the poll does not come again for it.</summary>
+    /// <summary>
+    /// Events after which the socket must be received until it is empty, because the poll does not report them again.
+    /// </summary>
     private const uint UntilEmpty = EpollAbi.EPOLLRDHUP | EpollAbi.EPOLLHUP | EpollAbi.EPOLLERR | EpollAbi.EPOLLPRI;
 
-    // Connections with large receives that have more, or may have: received from again after the next enter, in this order.
+    // Connections with large receives that have, or may have, more data: received again after the next enter, in this
+    // order.
     private readonly Queue<ulong> _again = new();
 
     internal override void StartReceive(Resident resident)
@@ -46,7 +59,7 @@ internal sealed unsafe partial class UringLoop
 
         if (slot.HeldError != 0)
         {
-            // No verb calls a session: the error comes back as a completion.
+            // No verb calls a session, so the error returns as a completion.
             SubmissionEntry nothing = default;
             nothing.Opcode = UringAbi.IORING_OP_NOP;
             Push(resident, RingOperation.HeldError, ref nothing);
@@ -71,13 +84,14 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// Somebody wants to read, and neither a receive nor what starts one later is under way. The cancel of the last receive is such a thing:
-    /// while it runs there is no other receive, or it would be taken for the cancel of that one.
+    /// True if a receive is wanted, and neither a receive nor an operation that will start one is in progress. A
+    /// pending cancel of the last receive counts, because it would cancel a new receive too.
     /// </summary>
     private bool NeedsReceive(int slot)
     {
         ref UringSlot s = ref _slots[slot];
-        // A listener polls for somebody to shed; a connection for the answer to a fast open, and receives beside it.
+        // A listener polls for a connection to shed. A connection polls for the answer to a fast open, and receives at
+        // the same time.
         const OperationSet underWay =
             OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError | OperationSet.ReceiveReady | OperationSet.CancelReceive;
         const OperationSet underWayDeferred = underWay & ~OperationSet.Poll;
@@ -88,7 +102,8 @@ internal sealed unsafe partial class UringLoop
     {
         ref UringSlot slot = ref _slots[resident.Slot];
         slot.IsWanted = false;
-        // Not now: the kernel takes nothing before the next submit, and it may be started again until then.
+        // Not cancelled now: the kernel takes nothing before the next submit, and receiving may be started again until
+        // then.
         if ((slot.Has & (OperationSet.Receive | OperationSet.Accept)) != 0) _stopped.Enqueue(MarkOf(RingOperation.Receive, resident));
     }
 
@@ -104,13 +119,14 @@ internal sealed unsafe partial class UringLoop
         }
     }
 
-    /// <summary>The resident that a mark was made for, while it is in its slot.</summary>
+    /// <summary>Returns the handle of a mark while it is in its slot.</summary>
     private Resident? AtMark(ulong mark) =>
         ResidentAt((int)(mark >> 32) & 0xFF_FFFF) is { } resident && resident.SlotGeneration == (uint)mark ? resident : null;
 
     /// <summary>
-    /// A cancel that found nothing came behind the end, which has its own completion. One that found the receive at work is
-    /// repeated while it is still there and nobody wants it. Who wants to read again may do so from here on.
+    /// Handles the completion of a cancel. A cancel that found nothing came after the end of the receive, which has its
+    /// own completion. A cancel that found the receive running is repeated while that receive still runs and is
+    /// unwanted. A new receive may start from here on.
     /// </summary>
     private void ReceiveCancelled(int slot, Resident resident, int result)
     {
@@ -139,7 +155,7 @@ internal sealed unsafe partial class UringLoop
                 _ring.ReturnBuffer(buffer);
             }
 
-            // The callback may have ended it. A receive that has not ended goes on by itself.
+            // The callback may have ended the connection. A receive that has not ended continues by itself.
             if (connection.Slot == slot && connection.SlotGeneration == generation && NeedsReceive(slot)) StartReceive(connection);
             return;
         }
@@ -148,7 +164,10 @@ internal sealed unsafe partial class UringLoop
         if (!_slots[slot].IsDetaching) ReceiveEnded(connection, slot, result);
     }
 
-    /// <summary>From now on by calls. A receive of the ring ends by its limit soon; where the kernel knows none it is cancelled.</summary>
+    /// <summary>
+    /// Switches to direct calls. A receive of the ring soon ends by its limit; on a kernel without limits it is
+    /// cancelled.
+    /// </summary>
     private void TurnLarge(Connection connection, int slot, bool hasMore)
     {
         _slots[slot].IsLarge = true;
@@ -157,8 +176,8 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// Something has arrived. The poll goes on, and comes again for what arrives from now on, not for what is there: that is remembered
-    /// until a receive has found the end of it.
+    /// Handles a readiness event. The multishot poll continues and reports data that arrives later, but not data that
+    /// is already there. The slot therefore stays marked as ready until a receive has found it empty.
     /// </summary>
     private void BecameReady(Connection connection, int slot, int events)
     {
@@ -168,16 +187,18 @@ internal sealed unsafe partial class UringLoop
         {
             s.IsReady = true;
             s.IsReadyUntilEmpty |= ((uint)events & UntilEmpty) != 0;
-            // Somebody who stopped meanwhile receives it when he goes on.
+            // If receiving was stopped meanwhile, the data is received when it starts again.
             if (s.IsWanted && !s.IsAgain && !s.IsResting) ReceiveReady(connection, slot);
             return;
         }
 
-        // Cancelled, or not done at all.
+        // The poll was cancelled, or could not be executed.
         if (NeedsReceive(slot)) StartReceive(connection);
     }
 
-    /// <summary>Receives by calls until there is no more, or so much that the others must have their turn.</summary>
+    /// <summary>
+    /// Receives by direct calls until the socket is empty, or until the limit for one connection is reached.
+    /// </summary>
     private void ReceiveReady(Connection connection, int slot)
     {
         uint generation = connection.SlotGeneration;
@@ -228,7 +249,7 @@ internal sealed unsafe partial class UringLoop
                 Poison(received);
             }
 
-            // The callback may have ended it, or stopped it.
+            // The callback may have ended or stopped the connection.
             if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
             _slots[slot].Size.Report(result, connection.MuchFrom(_ring.LargeBufferBytes));
             if (!_slots[slot].IsReady)
@@ -244,21 +265,24 @@ internal sealed unsafe partial class UringLoop
         ReceiveAgain(connection);
     }
 
-    /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>
+    /// <summary>
+    /// Moves data from one socket to the other inside the kernel. Returns false if nothing was moved; the socket may
+    /// still have data.
+    /// </summary>
     private bool TrySplice(Connection connection, Connection target, out int spliced)
     {
         ref UringSlot from = ref _slots[connection.Slot];
         ref UringSlot to = ref _slots[target.Slot];
         spliced = 0;
         if (from.Opening.IsUnderWay || to.Opening.IsUnderWay) return false;
-        // A splice from an empty socket that waits would hold the loop.
+        // A splice from an empty blocking socket would block the loop.
         if (!TryStopWaiting(ref from) && _sockets.CountArrived(from.Fd) < Duct.FromBytes) return false;
         bool toWaits = !TryStopWaiting(ref to);
         spliced = _duct.Pass(connection, from.Fd, target, to.Fd, toWaits);
         return spliced != 0;
     }
 
-    /// <summary>After a splice. False: no more is to be received now.</summary>
+    /// <summary>Records a splice. Returns false if no more is to be received now.</summary>
     private bool GoesOnBehind(Connection connection, int slot, uint generation, int spliced)
     {
         if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching) return false;
@@ -273,7 +297,7 @@ internal sealed unsafe partial class UringLoop
         s.Failures = 0;
         NoteSize(connection, slot, spliced);
         s.Size.Report(spliced, Duct.FromBytes);
-        // A splice ends for more reasons than that there is no more: a receive says so.
+        // A splice can end for other reasons than an empty socket; only a receive shows that it is empty.
         s.IsReady = true;
         return s.IsWanted;
     }
@@ -305,7 +329,10 @@ internal sealed unsafe partial class UringLoop
         }
     }
 
-    /// <summary>After some small ones in a row the ring receives again, as soon as the poll has ended.</summary>
+    /// <summary>
+    /// Records the size of a receive. After a number of small ones the ring receives again, as soon as the poll has
+    /// ended.
+    /// </summary>
     private void NoteSize(Connection connection, int slot, int bytes)
     {
         ref UringSlot s = ref _slots[slot];
@@ -317,8 +344,8 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// A socket tells of a reset once, and it may have told a send whose completion is still to come. Then it must not look like the
-    /// end of all bytes.
+    /// Handles the end of a receive. A socket reports a reset only once, possibly to a send whose completion is still
+    /// to come. The reset must then not be taken for an end of stream.
     /// </summary>
     private void ReceiveEnded(Connection connection, int slot, int result)
     {
@@ -347,14 +374,15 @@ internal sealed unsafe partial class UringLoop
                 _parked.Enqueue(MarkOf(RingOperation.Receive, connection));
                 return;
             case Errno.EAGAIN:
-                // A socket that somebody made non-blocking: io_uring does not wait on those.
+                // The socket was made non-blocking elsewhere; io_uring does not wait on those.
                 MakeBlocking(_slots[slot].Fd);
                 break;
             case Errno.ECANCELED or Errno.EINTR or Errno.ENOMEM:
                 break;
             default:
                 _sockets.ReceiveBroke(_slots[slot].Fd, error);
-                // What the connection has not looked at yet must not go before it: told when it reads again (contract 10).
+                // Unread data must be delivered first, so the error is reported when the connection reads again
+                // (contract 10).
                 _slots[slot].HeldError = error;
                 if (!_slots[slot].IsWanted) return;
                 TellHeldError(connection, slot);
@@ -364,7 +392,10 @@ internal sealed unsafe partial class UringLoop
         if (NeedsReceive(slot)) StartReceive(connection);
     }
 
-    /// <summary>It lasts: in every turn anew would keep the loop busy with nothing.</summary>
+    /// <summary>
+    /// Pauses receives after repeated failures, because retrying in every turn would keep the loop busy without
+    /// progress.
+    /// </summary>
     private bool MustRest(Connection connection, int slot)
     {
         if (++_slots[slot].Failures < FailuresInARow) return false;
@@ -397,8 +428,9 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// Buffers are back: the longest waiting receives begin again, for half of the buffers. Each may take one in the submit; if they
-    /// took all, those that the same enter completes would be parked for them, and so for ever.
+    /// Starts parked receives again, oldest first, for half of the returned buffers. Each may take a buffer in the
+    /// submit. If they took all of them, receives that complete in the same enter would be parked, and this would
+    /// repeat.
     /// </summary>
     private void Unpark()
     {

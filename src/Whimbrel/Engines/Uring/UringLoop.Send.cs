@@ -5,10 +5,12 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// Bytes out: one operation for what the queue holds at the flush. The kernel waits for room in the socket by itself. A large send
-/// with nothing queued, and a connection that is alone in the flush, go by a call instead (docs/design/0014).
+/// Sending on io_uring: one operation for all data that is queued at the flush. The kernel waits for space in the
+/// socket by itself. A large send with nothing queued, and a connection that is alone in the flush, use a direct call
+/// instead (docs/design/0014).
 /// </summary>
-// Safe: blocks stay in the queue until the send has completed; message and vectors are scratch of the ring, read at the submit.
+// Safe: blocks stay in the queue until the send has completed; message and vectors are scratch memory of the ring, read
+// at the submit.
 internal sealed unsafe partial class UringLoop
 {
     private const int MaxVectors = 64;
@@ -46,7 +48,10 @@ internal sealed unsafe partial class UringLoop
         Push(connection, RingOperation.Send, ref entry);
     }
 
-    /// <summary>By a call: the ring has no operation for it that would not hold a thread of the kernel while the socket is full. That is waited for here.</summary>
+    /// <summary>
+    /// Sends a file by a direct call, because the ring has no such operation that would not occupy a kernel thread
+    /// while the socket is full. The wait for space is a poll.
+    /// </summary>
     private void SendFile(Connection connection, Block file)
     {
         int slot = connection.Slot;
@@ -67,8 +72,8 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// sendfile has no flag that says not to wait, so the socket does not wait for the length of the call. Operations under way have
-    /// asked before, and none is handed over meanwhile.
+    /// Sends a file without blocking. sendfile has no flag for that, so the socket is non-blocking during the call.
+    /// Operations in progress have checked the flag before, and none is submitted meanwhile.
     /// </summary>
     private long SendFileNow(ref UringSlot slot, Block file)
     {
@@ -80,8 +85,8 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// A large send goes at once, out of the caller's memory: what it holds is in the cache now, and nothing is copied. What the socket
-    /// does not take is queued, and waits for room as an operation.
+    /// Sends a large message at once from the caller's memory, which is in the cpu cache, without a copy. The part that
+    /// the socket does not take is queued, and waits for space as an operation.
     /// </summary>
     internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
@@ -126,8 +131,9 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// By calls, block for block, until the socket takes no more; the rest waits for room as an operation. While an operation is under way
-    /// nothing can pass it, and how much it has sent is known when it completes only.
+    /// Sends by direct calls, one per block, until the socket is full; an operation waits for space for the rest. While
+    /// an operation is in progress nothing can overtake it, and the number of bytes it has sent is known only when it
+    /// completes.
     /// </summary>
     internal override void OfferSend(Connection connection)
     {
@@ -161,15 +167,18 @@ internal sealed unsafe partial class UringLoop
         connection.CompleteSend();
     }
 
-    /// <summary>Its peer has answered, and the last send was taken whole.</summary>
+    /// <summary>True if the peer has answered, and the last send was taken completely.</summary>
     private static bool TakesCalls(in UringSlot slot) => !slot.Opening.IsUnderWay && !slot.WasShort;
 
-    /// <summary>No room, or an error that is not about the connection: the operation finds out.</summary>
+    /// <summary>
+    /// True if there is no space, or for an error that does not concern the connection: the operation will show the
+    /// result.
+    /// </summary>
     private static bool SaysNothing(int result) => result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM;
 
     /// <summary>
-    /// The completion of an operation that goes alone would end the wait for what comes next: a turn and an enter for nothing.
-    /// False when it has to wait, and when the system says nothing for certain.
+    /// Sends by a direct call, because the completion of a single operation would end the next wait, at the cost of a
+    /// turn and an enter. Returns false if the socket is full or the result is uncertain.
     /// </summary>
     private bool TrySendAlone(Connection connection, Block head)
     {
@@ -182,7 +191,9 @@ internal sealed unsafe partial class UringLoop
         return true;
     }
 
-    /// <summary>Describes several blocks. False when there is no memory for that now: then the first goes alone.</summary>
+    /// <summary>
+    /// Describes several blocks. Returns false if there is no memory for that now; then the first block is sent alone.
+    /// </summary>
     private bool TryGather(Connection connection, Block head, ref SubmissionEntry entry)
     {
         int count = 0;
@@ -216,11 +227,12 @@ internal sealed unsafe partial class UringLoop
 
     private void Sent(Connection connection, int slot, int result)
     {
-        // After a cancel nothing is counted and nothing sent again: the connection discards its queue when it has closed.
+        // After a cancel nothing is counted and nothing is sent again: the connection discards its queue when it has
+        // closed.
         if (_slots[slot].IsDetaching) return;
         if (_slots[slot].Offered == 0)
         {
-            // A part of a file waited for room.
+            // A part of a file waited for space.
             connection.CompleteSend();
             return;
         }
@@ -234,7 +246,7 @@ internal sealed unsafe partial class UringLoop
                     MakeBlocking(_slots[slot].Fd);
                     break;
                 case Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM or Errno.ECANCELED:
-                case Errno.EINPROGRESS: // a fast open that turned into a plain one and took no bytes
+                case Errno.EINPROGRESS: // a fast open that became a normal connect and took no bytes
                     break;
                 default:
                     FailSend(connection, -result);
@@ -246,7 +258,7 @@ internal sealed unsafe partial class UringLoop
             connection.AdvanceSend(result);
         }
 
-        // What is left goes with what was queued meanwhile, at the next flush.
+        // The rest is sent at the next flush, with messages queued meanwhile.
         connection.CompleteSend();
     }
 

@@ -8,18 +8,19 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// io_uring: one ring per loop, one enter per turn that hands over all operations, waits and brings the completions.
-/// Accepts and receives go on by themselves (multishot) into buffers that all connections of the loop share, large receives are
-/// calls; sends point at the blocks of the queue. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; receives are in
-/// UringLoop.Receive.cs, sends in UringLoop.Send.cs, the kernel in <see cref="Ring"/>.
+/// Engine on io_uring: one ring per loop, and one enter per turn that submits all operations, waits, and returns
+/// completions. Accepts and receives are multishot, into buffers that all connections of the loop share; large receives
+/// are direct calls. Sends point at blocks of the queue. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>;
+/// receives are in UringLoop.Receive.cs, sends in UringLoop.Send.cs, the kernel in <see cref="Ring"/>.
 /// </summary>
 /// <remarks>
-/// Lifetimes: an operation names its resident by kind, slot and generation. Each operation that was pushed is counted in
-/// its slot until its last completion, and a slot with a count is not given up: detaching cancels what runs, waits for the
-/// count to be zero, closes the descriptor by a last operation, and only then frees the slot. So nothing that the kernel may
-/// still touch (a block, a buffer, a descriptor's number) gets another owner.
+/// Lifetimes: an operation identifies its handle by kind, slot and generation. Each pushed operation is counted in its
+/// slot until its last completion, and a slot with a count is not freed. Detaching cancels running operations, waits
+/// until the count is zero, closes the descriptor by a last operation, and only then frees the slot. Memory, buffers
+/// and descriptor numbers that the kernel may still use therefore never get another owner.
 /// </remarks>
-// Safe: every pointer is memory of the ring or of a queued block; what an operation points at lives until its last completion.
+// Safe: every pointer is memory of the ring or of a queued block; memory that an operation points at lives until its
+// last completion.
 internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 {
     private const int EndTries = 200;
@@ -32,10 +33,11 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     private readonly Duct _duct;
     private readonly Rests _rests;
 
-    // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
+    // Handles that have stopped receiving since the last wait. Their receives are then cancelled, unless they were
+    // started again.
     private readonly Queue<ulong> _stopped = new();
 
-    // Connections whose receive found no buffer, oldest first.
+    // Connections with a receive that found no buffer, oldest first.
     private readonly Queue<ulong> _parked = new();
 
     private Ring _ring = null!;
@@ -43,10 +45,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     private bool _isWakeArmed;
     private int _reserveFd = -1;
 
-    // The descriptor accepted last: about as many are open.
+    // The descriptor accepted last, an estimate of the number of open descriptors.
     private int _newest;
 
-    // The error of a ring that can be used no more, while there is no other.
+    // The error of a ring that is no longer usable, until there is a new one.
     private int _brokenBy;
 
     internal UringLoop(Engine engine, int index, Func<Ring> open, SocketCalls sockets)
@@ -56,7 +58,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         (_duct, _rests, SendsFiles) = (new Duct(sockets, _largeBlock), new Rests(this, Rested), true);
     }
 
-    /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
+    /// <summary>Creates a ring of the running kernel. Throws if there is no descriptor or no memory for it.</summary>
     internal static Ring OpenRing()
     {
         KernelRing? ring = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive, out RingFailure failure);
@@ -91,7 +93,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         int error = _brokenBy != 0 ? _brokenBy : _ring.SubmitAndWait(timeoutMs);
         Woke();
         if (error != 0) RingBroke(error);
-        // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
+        // Operations that complete meanwhile wait for the next turn, so that the mailbox and the timers get theirs.
         int ready = _ring.Ready;
         for (int budget = ready; budget > 0; budget--)
         {
@@ -109,7 +111,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
 
         if (_again.Count > 0) ReceiveAgain();
-        // The wake-up is none; a ring that broke has disarmed it without one.
+        // The wake-up does not count as a completion; a ring that broke has disarmed it without one.
         return Math.Max(0, ready + again - (_isWakeArmed ? 0 : 1));
     }
 
@@ -188,7 +190,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         if (isLast && _slots[slot].IsDetaching && _slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
-    /// <summary>The wake-up, or what a kernel should not send any more: only what it holds is given back.</summary>
+    /// <summary>
+    /// Handles the wake-up, and completions of operations without a handle: only their resources are released.
+    /// </summary>
     private void DeliverToNobody(RingOperation operation, in CompletionEntry entry)
     {
         if (operation == RingOperation.Wake)
@@ -202,7 +206,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         if (operation == RingOperation.Accept && entry.Result >= 0) _sockets.Close(entry.Result);
     }
 
-    /// <summary>Counts an operation of a resident and queues it.</summary>
+    /// <summary>Counts an operation of a handle and queues it.</summary>
     private void Push(Resident resident, RingOperation operation, ref SubmissionEntry entry)
     {
         ref UringSlot slot = ref _slots[resident.Slot];
@@ -212,7 +216,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         _ring.Push(in entry);
     }
 
-    /// <summary>Asks for the end of a running operation. Both complete, in either order.</summary>
+    /// <summary>Requests the end of a running operation. Both complete, in either order.</summary>
     private void PushCancel(Resident resident, RingOperation canceller, RingOperation target)
     {
         SubmissionEntry entry = default;
@@ -222,7 +226,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         Push(resident, canceller, ref entry);
     }
 
-    /// <summary>A cancel that did nothing: its target has completed, or else it could run for ever, and the descriptor with it.</summary>
+    /// <summary>
+    /// Repeats a cancel that had no effect while its target still runs. Otherwise the target could run forever and keep
+    /// the descriptor open.
+    /// </summary>
     private void CancelAgain(Resident resident, RingOperation canceller, int result)
     {
         RingOperation target = canceller switch
@@ -276,10 +283,12 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
     }
 
-    /// <summary>Calls on it wait from now on: io_uring gives EAGAIN for a descriptor that does not, instead of waiting itself.</summary>
+    /// <summary>
+    /// Makes the socket blocking: for a non-blocking descriptor io_uring returns EAGAIN instead of waiting.
+    /// </summary>
     private void MakeBlocking(int fd) => _ = _sockets.SetWaits(fd, true);
 
-    /// <summary>An operation is about to be pushed that waits in the kernel.</summary>
+    /// <summary>Called before an operation is pushed that waits in the kernel.</summary>
     private void MakeWaiting(ref UringSlot slot)
     {
         if (!slot.DoesNotWait) return;
@@ -287,7 +296,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         MakeBlocking(slot.Fd);
     }
 
-    /// <summary>Calls on it do not wait until an operation is pushed. False: one is under way, and may not have been handed over yet.</summary>
+    /// <summary>
+    /// Makes direct calls on the socket non-blocking until an operation is pushed. Returns false if an operation is in
+    /// progress, which may not have been submitted yet.
+    /// </summary>
     private bool TryStopWaiting(ref UringSlot slot)
     {
         if (slot.DoesNotWait) return true;
@@ -320,7 +332,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 
         if (result is -Errno.EINTR or -Errno.EAGAIN or -Errno.ENOMEM or -Errno.ECANCELED)
         {
-            // Nothing was found out: it says nothing about the dial, nor about the answer to a fast open.
+            // The result is unknown, for a connect as for the answer to a fast open.
             PushPoll(resident, EpollAbi.EPOLLOUT);
             return;
         }
@@ -365,7 +377,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
-    /// <summary>Nothing refers to the descriptor any more: the last operation of a resident closes it.</summary>
+    /// <summary>Closes the descriptor by the last operation of a handle. Nothing refers to it any more.</summary>
     private void CloseDescriptor(Resident resident, int slot)
     {
         SubmissionEntry entry = default;
@@ -376,7 +388,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 
     private void Closed(Resident resident, int slot, int result)
     {
-        // Not carried out at all, for lack of memory: otherwise the number is free, whatever it said.
+        // The close was not executed, for lack of memory. With any other result the descriptor is closed.
         if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _sockets.Close(_slots[slot].Fd);
         FreeSlot(resident);
         _sockets.DeletePathOf(resident);
@@ -400,8 +412,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     }
 
     /// <summary>
-    /// The one operation that belongs to nobody. A wake ends it for certain, which a cancel does not. False when the kernel does
-    /// not give it back.
+    /// Ends the read of the wake descriptor, the only operation without a handle. A wake-up ends it reliably, which a
+    /// cancel does not. Returns false if the kernel does not complete it.
     /// </summary>
     private bool EndWake()
     {
@@ -422,13 +434,13 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     // ------------------------------------------------------------------ a ring that cannot be used any more
 
     /// <summary>
-    /// The kernel gave an answer that leaves nothing to work with, or lost completions. What was running on the old ring is given
-    /// up, with all connections; listeners listen on with a new ring.
+    /// Replaces a ring after an error that leaves it unusable, or after lost completions. Operations of the old ring
+    /// are abandoned, with all connections; listeners continue with a new ring.
     /// </summary>
     private void RingBroke(int error)
     {
         Ring broken = _ring;
-        // What it still told is true: above all which descriptors are closed.
+        // Completions that it has already reported are valid, especially those of closed descriptors.
         for (int budget = broken.Ready; budget > 0; budget--)
         {
             broken.Take(out CompletionEntry entry);
@@ -438,8 +450,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         if (TryOpenAnother(error) is not { } fresh) return;
         for (int slot = 0; slot < _slots.Length; slot++)
         {
-            // Before the old one ends: its sends must not find blocks that belong to others by then. A descriptor whose close
-            // was taken is another's already.
+            // Before the old ring is closed: its sends must not find blocks that have new owners by then. A descriptor
+            // whose close was taken may already have a new owner.
             if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0) _sockets.BreakOff(_slots[slot].Fd);
         }
 
@@ -461,7 +473,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
             "no-io-uring.md"));
     }
 
-    /// <summary>Null when the system has none now: the next turn asks again, and until then everything on this loop stands still.</summary>
+    /// <summary>
+    /// Returns null if the system has no ring now. The next turn tries again; until then nothing runs on this loop.
+    /// </summary>
     private Ring? TryOpenAnother(int error)
     {
         try
@@ -479,7 +493,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
     }
 
-    /// <summary>Descriptors whose close never reached the kernel. Of those that did, the number is free.</summary>
+    /// <summary>
+    /// Closes descriptors whose close operation never reached the kernel. The others are already closed.
+    /// </summary>
     private void CloseUntaken(Ring broken)
     {
         for (int slot = 0; slot < _slots.Length; slot++)
@@ -489,7 +505,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
     }
 
-    /// <summary>Nothing that ran for it will complete.</summary>
+    /// <summary>Ends the operations of a handle, which will not complete.</summary>
     private void GiveUp(Resident resident, int slot)
     {
         bool wasClosing = (_slots[slot].Has & OperationSet.Close) != 0;
@@ -509,8 +525,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     // ------------------------------------------------------------------ accept
 
     /// <summary>
-    /// One that goes on accepts all that wait before the loop sees the first: only where the margin of descriptors would survive a full
-    /// backlog. Else one at a time. What the program opens for itself meanwhile is not seen here, so the kernel is to stop before the margin.
+    /// Starts an accept. A multishot accept takes all waiting connections before the loop sees the first. It is
+    /// therefore used only if a full backlog would leave the margin of descriptors free; otherwise accepts are single.
+    /// Descriptors that the program opens meanwhile are not counted, so the kernel must stop before the margin.
     /// </summary>
     private void StartAccept(Listener listener)
     {
@@ -521,11 +538,11 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         entry.Descriptor = _slots[listener.Slot].Fd;
         entry.OperationFlags = SocketAbi.SOCK_CLOEXEC;
         Push(listener, RingOperation.Accept, ref entry);
-        // A ring that does not go on says so again at the end of the turn.
+        // A ring that is no longer usable reports that again at the end of the turn.
         if (goesOn && Engine.Descriptors.IsOn) _ = Engine.Descriptors.HandOver(_ring.Submit);
     }
 
-    /// <summary>Of each loop, where every loop accepts.</summary>
+    /// <summary>True if there are descriptors for a full backlog, of each loop if every loop accepts.</summary>
     private bool HasRoomForBacklog(Listener listener)
     {
         int listeners = listener.Sharing == PortSharing.None ? 1 : Engine.LoopCount;
@@ -536,7 +553,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     {
         int fd = _slots[listener.Slot].Fd;
         _sockets.RefuseNewcomers(fd, listener.EndPoint);
-        // Those that the ring has accepted already come as completions, before the descriptor is closed.
+        // Connections that the ring has already accepted arrive as completions, before the descriptor is closed.
         while (true)
         {
             int accepted = AcceptNow(fd);
@@ -545,7 +562,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
     }
 
-    /// <summary>One that waits, whose calls wait; or minus the error number, EAGAIN when there is none.</summary>
+    /// <summary>
+    /// Accepts a waiting connection as a blocking socket. Returns a negated error number otherwise; EAGAIN if there is
+    /// none.
+    /// </summary>
     private int AcceptNow(int listener)
     {
         _ = _sockets.SetWaits(listener, false);
@@ -562,7 +582,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         return result;
     }
 
-    /// <summary>A multishot accept has one place for all addresses: each socket is asked for its own.</summary>
+    /// <summary>
+    /// Passes an accepted socket on. A multishot accept has one place for all addresses, so each socket is queried for
+    /// its own.
+    /// </summary>
     private void Hand(Listener listener, int fd)
     {
         PeerAddress peer = listener.EndPoint is IPEndPoint ? _sockets.PeerAddressOf(fd) : default;
@@ -571,12 +594,12 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 
     private void Accepted(Listener listener, int slot, int result)
     {
-        // Also when it is being closed: it may still take what was accepted, and discards it otherwise.
+        // Also while the listener is being closed: it may still take an accepted connection, and otherwise discards it.
         if (result >= 0)
         {
             _newest = result;
             Hand(listener, result);
-            // Still there is one that goes on, and no room for all that it may bring.
+            // A multishot accept is still running, without descriptors for all connections that it may take.
             bool goesOn = listener.Slot == slot && !_slots[slot].IsDetaching && (_slots[slot].Has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept;
             if (goesOn && !HasRoomForBacklog(listener)) PushCancel(listener, RingOperation.CancelReceive, RingOperation.Accept);
         }
@@ -595,7 +618,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
                 return;
             case Errno.EMFILE or Errno.ENFILE:
                 ShedResult shed = Shed(_slots[slot].Fd);
-                // The kernel takes a descriptor before it looks for a connection: with nobody waiting nothing is wrong yet.
+                // The kernel takes a descriptor before it looks for a connection: without a waiting connection nothing
+                // is wrong yet.
                 if (shed == ShedResult.NobodyWaits) PushPoll(listener, EpollAbi.EPOLLIN);
                 else listener.CompleteAcceptError(error, shed == ShedResult.Shed);
                 return;
@@ -606,7 +630,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     }
 }
 
-/// <summary>What an operation is for; the top byte of its user_data.</summary>
+/// <summary>Purpose of an operation; the top byte of its user_data.</summary>
 internal enum RingOperation : byte
 {
     Wake,
@@ -627,7 +651,7 @@ internal enum RingOperation : byte
     CancelReceiveReady,
 }
 
-/// <summary>The operations that a slot has running, by bit.</summary>
+/// <summary>Running operations of a slot, by bit.</summary>
 [Flags]
 internal enum OperationSet : ushort
 {

@@ -5,8 +5,8 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// Whether io_uring can be used here, and if not, why and what would allow it. Found out by doing on a small ring what the
-/// engine does: sandboxes forbid the whole or single operations, and no question to the kernel tells of multishot.
+/// Finds out whether io_uring can be used here, and if not, the reason and the remedy. It runs the engine's operations
+/// on a small ring, because sandboxes forbid all or single operations, and no query of the kernel reports multishot.
 /// </summary>
 // Safe: buffers of system calls are on the stack or of the ring, which is closed here with nothing running.
 internal sealed unsafe class UringProbe
@@ -19,17 +19,18 @@ internal sealed unsafe class UringProbe
     private static readonly Lazy<UringSupport> s_here = new(static () => Run(RingCalls.System));
 
     private readonly KernelRing _ring;
-    private readonly CompletionEntry[] _seen = new CompletionEntry[4 * TestEntries]; // not a list, whose methods would be compiled for this alone
+    // not a list, because its methods would be compiled for this alone
+    private readonly CompletionEntry[] _seen = new CompletionEntry[4 * TestEntries];
     private int _seenCount;
     private ulong _receiveMark = 1;
     private bool _isReaderClosed;
 
     private UringProbe(KernelRing ring) => _ring = ring;
 
-    /// <summary>The answer for this process; found once, in about a millisecond.</summary>
+    /// <summary>Result for this process; found once, in about a millisecond.</summary>
     internal static UringSupport Here => s_here.Value;
 
-    /// <summary>Every operation that the engine uses.</summary>
+    /// <summary>All operations of the engine.</summary>
     private static ReadOnlySpan<byte> Opcodes =>
     [
         UringAbi.IORING_OP_NOP, UringAbi.IORING_OP_POLL_ADD, UringAbi.IORING_OP_SENDMSG, UringAbi.IORING_OP_ACCEPT, UringAbi.IORING_OP_ASYNC_CANCEL,
@@ -50,7 +51,7 @@ internal sealed unsafe class UringProbe
 
     // ------------------------------------------------------------------ the self-test
 
-    /// <summary>Null, or what did not work.</summary>
+    /// <summary>Returns null, or the operation that failed.</summary>
     private string? Test(out bool canLimitReceive)
     {
         canLimitReceive = false;
@@ -62,8 +63,12 @@ internal sealed unsafe class UringProbe
         return trouble;
     }
 
-    // Not optimized, here and below: it runs once, and optimizing takes the compiler longer than the whole test.
-    /// <summary>A multishot receive gets two messages sent in two ways; a limit ends it where the kernel knows one.</summary>
+    // Not optimized, here and below, because it runs once, and optimizing takes the compiler longer than the whole
+    // test.
+    /// <summary>
+    /// Tests that a multishot receive gets two messages sent in two ways, and that a limit ends it if the kernel
+    /// supports limits.
+    /// </summary>
     [MethodImpl(MethodImplOptions.NoOptimization)]
     private string? TestTraffic(int reader, int writer, out bool canLimitReceive)
     {
@@ -78,7 +83,7 @@ internal sealed unsafe class UringProbe
         bool isUnknown = limited.Result == -Errno.EINVAL;
         if (!isUnknown && !GiveBack(limited, text)) return "a receive of io_uring brought the wrong bytes";
         canLimitReceive = !isUnknown && (limited.Flags & UringAbi.IORING_CQE_F_MORE) == 0;
-        // Where the limit is not known but not refused either, the first receive goes on.
+        // If the limit is ignored without an error, the first receive continues.
         if (isUnknown || canLimitReceive) PushReceive(reader, _receiveMark = 3, totalLength: 0);
         if (isUnknown && (!TryWait(_receiveMark, out CompletionEntry first) || !GiveBack(first, text))) return "a receive of io_uring brought the wrong bytes";
         IoVector vector = new() { Base = data, Length = (nuint)text.Length };
@@ -95,7 +100,10 @@ internal sealed unsafe class UringProbe
         return null;
     }
 
-    /// <summary>A cancelled receive says so, and a multishot poll tells of what is there, of what comes later, and of its cancel.</summary>
+    /// <summary>
+    /// Tests that a cancelled receive ends, and that a multishot poll reports existing data, later data, and its
+    /// cancel.
+    /// </summary>
     private string? TestReady(int reader, int writer)
     {
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = _receiveMark, UserData = 5 });
@@ -115,7 +123,7 @@ internal sealed unsafe class UringProbe
         return null;
     }
 
-    /// <summary>A poll sees room, a read sees a wake-up, and a close closes.</summary>
+    /// <summary>Tests that a poll reports space, a read a wake-up, and that a close closes.</summary>
     private string? TestEnd(int reader, int writer)
     {
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_POLL_ADD, Descriptor = writer, OperationFlags = EpollAbi.EPOLLOUT, UserData = 6 });
@@ -131,7 +139,9 @@ internal sealed unsafe class UringProbe
         return null;
     }
 
-    /// <summary>A multishot accept on a Unix listener with a name of the kernel's choice takes two dials.</summary>
+    /// <summary>
+    /// Tests that a multishot accept, on a Unix listener with a name chosen by the kernel, takes two connections.
+    /// </summary>
     [MethodImpl(MethodImplOptions.NoOptimization)]
     private string? TestAccept()
     {
@@ -196,7 +206,7 @@ internal sealed unsafe class UringProbe
         });
     }
 
-    /// <summary>Looks at what was received, and gives its buffer back.</summary>
+    /// <summary>Checks received data, and returns its buffer.</summary>
     private bool GiveBack(CompletionEntry received, ReadOnlySpan<byte> expected)
     {
         if ((received.Flags & UringAbi.IORING_CQE_F_BUFFER) == 0 || received.Result != expected.Length) return false;
@@ -206,7 +216,7 @@ internal sealed unsafe class UringProbe
         return isRight;
     }
 
-    /// <summary>The next completion with this mark; others are kept.</summary>
+    /// <summary>Waits for the next completion with this mark; others are kept.</summary>
     private bool TryWait(ulong mark, out CompletionEntry entry)
     {
         long deadline = Environment.TickCount64 + TestWaitMs;
@@ -231,15 +241,15 @@ internal sealed unsafe class UringProbe
     }
 }
 
-/// <summary>What the probe found.</summary>
-/// <param name="IsOffered">The engine works here.</param>
-/// <param name="CanLimitReceive">A multishot receive can be told after how many bytes to end.</param>
-/// <param name="Error">The system's error number, when that was the reason.</param>
-/// <param name="Reason">Why it does not; empty when it does.</param>
-/// <param name="Remedy">What would allow it; empty when nothing is known.</param>
+/// <summary>Result of the probe.</summary>
+/// <param name="IsOffered">True if the engine works here.</param>
+/// <param name="CanLimitReceive">True if a multishot receive can have a limit of bytes after which it ends.</param>
+/// <param name="Error">Error number of the system, if that was the reason.</param>
+/// <param name="Reason">Reason why it does not work; empty if it does.</param>
+/// <param name="Remedy">Change that would allow it; empty if none is known.</param>
 internal readonly record struct UringSupport(bool IsOffered, bool CanLimitReceive, int Error, string Reason, string Remedy = "")
 {
-    /// <summary>Reason and remedy as one piece of a sentence.</summary>
+    /// <summary>Reason and remedy as one clause.</summary>
     internal string Advice => Remedy.Length == 0 ? Reason : $"{Reason}; to allow it: {Remedy}";
 
     internal static UringSupport No(int error, string reason, string remedy = "") => new(false, false, error, reason, remedy);

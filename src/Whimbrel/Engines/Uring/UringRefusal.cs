@@ -3,13 +3,16 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Uring;
 
-/// <summary>Turns what io_uring was refused with into the reason and what would allow it. One error number has several causes: what the system tells of itself says which.</summary>
+/// <summary>
+/// Converts an error of io_uring to the reason and the remedy. One error number has several causes; facts of the system
+/// decide between them.
+/// </summary>
 internal static class UringRefusal
 {
     private const string AllowInProfile = "let the seccomp profile allow io_uring_setup, io_uring_enter and io_uring_register (docker run --security-opt seccomp=PROFILE.json)";
     private const string EnableForAll = "sysctl -w kernel.io_uring_disabled=0";
 
-    /// <summary>A ring could not be made.</summary>
+    /// <summary>Returns the reason why a ring could not be created.</summary>
     internal static UringSupport Of(RingFailure failure, in KernelFacts facts) => failure.Error switch
     {
         Errno.EPERM or Errno.EACCES => Forbidden(failure.Error, facts),
@@ -31,7 +34,7 @@ internal static class UringRefusal
         _ => UringSupport.No(failure.Error, $"io_uring is not usable: {failure.Step}: {ErrorText.Of(failure.Error)}"),
     };
 
-    /// <summary>There is a ring, and something that the engine does on it does not work.</summary>
+    /// <summary>Returns the reason why an operation on an existing ring does not work.</summary>
     internal static UringSupport OfTest(string trouble, in KernelFacts facts) =>
         UringSupport.No(0, trouble, facts.SeccompMode == 2 ? "run outside of the sandbox, which allows a part of io_uring only" : Upgrade(facts));
 
@@ -39,7 +42,7 @@ internal static class UringRefusal
     {
         const string what = "io_uring is forbidden here (EPERM): ";
         if (facts.UringDisabled == 2) return UringSupport.No(error, $"{what}kernel.io_uring_disabled is 2, which is nobody", EnableForAll);
-        // A process in a container can be root and still meet a filter; with both in its way, both have to go.
+        // A process in a container can be root and also be blocked by a filter; if both apply, both have to be removed.
         if (facts.UringDisabled == 1) return UringSupport.No(error, $"{what}kernel.io_uring_disabled is 1, which is privileged processes only", $"{EnableForAll}, or sysctl -w kernel.io_uring_group=GID with a group of this user");
         if (facts.SeccompMode == 2) return UringSupport.No(error, $"{what}by a seccomp filter, as containers have", AllowInProfile);
         return UringSupport.No(error, $"{what}by a security module or a sandbox", "look for the denial: dmesg, or ausearch -m avc -ts recent");

@@ -2,43 +2,59 @@ using Whimbrel.Connections;
 
 namespace Whimbrel.Engines.Uring;
 
-/// <summary>Engine data of one resident.</summary>
+/// <summary>Engine data of one slot.</summary>
 internal struct UringSlot
 {
     internal int Fd;
 
-    /// <summary>Operations without their last completion. The descriptor stays open until it is zero.</summary>
+    /// <summary>
+    /// Number of operations without their last completion. The descriptor stays open until it is zero.
+    /// </summary>
     internal int Running;
 
-    /// <summary>Of a receive that nobody waited for: told when somebody does.</summary>
+    /// <summary>
+    /// Error of a receive that ended while the session was not reading; reported when it reads again.
+    /// </summary>
     internal int HeldError;
     internal OperationSet Has;
     internal bool IsWanted;
     internal bool IsParked;
     internal bool IsDetaching;
 
-    /// <summary>Its receives are large, and made by calls; and how many in a row were small since.</summary>
+    /// <summary>
+    /// True if its receives are large and are direct calls; SmallReceives is the number of consecutive small ones
+    /// since.
+    /// </summary>
     internal bool IsLarge;
     internal byte SmallReceives;
 
-    /// <summary>Of those receives.</summary>
+    /// <summary>Sizes of those receives.</summary>
     internal ReceiveSize Size;
 
-    /// <summary>There may be something that no poll tells of any more; and only a receive that finds nothing shows that there is not.</summary>
+    /// <summary>
+    /// True if the socket may have data that no poll reports any more. With IsReadyUntilEmpty, only a receive that
+    /// finds nothing clears it.
+    /// </summary>
     internal bool IsReady;
     internal bool IsReadyUntilEmpty;
 
-    /// <summary>Receives that failed for lack of memory or buffers, with none between them that brought bytes; and it is begun again after a while only.</summary>
+    /// <summary>
+    /// Number of consecutive receives that failed for lack of memory or buffers; with IsResting, the next one starts
+    /// after a pause.
+    /// </summary>
     internal byte Failures;
     internal bool IsResting;
 
-    /// <summary>It is in the list of those that are received from after the next enter.</summary>
+    /// <summary>True if it is in the list of connections to receive from after the next enter.</summary>
     internal bool IsAgain;
 
-    /// <summary>Calls on the descriptor do not wait, for what is spliced; they do again before an operation is pushed that waits.</summary>
+    /// <summary>
+    /// True if the descriptor is non-blocking, for splice; it is made blocking before an operation is pushed that
+    /// waits.
+    /// </summary>
     internal bool DoesNotWait;
 
-    /// <summary>Bytes of the send under way, and whether the last one was taken in part only.</summary>
+    /// <summary>Number of bytes of the send in progress. WasShort: the last send was taken only partly.</summary>
     internal long Offered;
     internal bool WasShort;
 
