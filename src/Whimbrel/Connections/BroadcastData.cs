@@ -1,10 +1,13 @@
 namespace Whimbrel.Connections;
 
-/// <summary>What is broadcast: the same bytes for all, a form for each class of members one behind the other, or shared bytes.</summary>
+/// <summary>
+/// Data of a broadcast: the same bytes for all members, one form after the other for each class of members, or shared
+/// bytes.
+/// </summary>
 internal readonly ref struct BroadcastData
 {
-    /// <param name="bytes">All of them.</param>
-    /// <param name="forms">The length of each class's form. Empty: one for all.</param>
+    /// <param name="bytes">The bytes of all forms.</param>
+    /// <param name="forms">Length of each class's form. Empty: one form for all.</param>
     internal BroadcastData(ReadOnlySpan<byte> bytes, ReadOnlySpan<int> forms = default)
     {
         Bytes = bytes;
@@ -12,7 +15,10 @@ internal readonly ref struct BroadcastData
         Length = bytes.Length;
     }
 
-    /// <summary>A part of shared bytes, queued without a copy: they are not looked at, for they may be the user's memory.</summary>
+    /// <summary>
+    /// Creates a broadcast of a part of shared bytes, which is queued without a copy. The bytes are not read, because
+    /// they may be the user's memory.
+    /// </summary>
     internal BroadcastData(SharedBytes shared, int offset, int length)
     {
         Shared = shared;

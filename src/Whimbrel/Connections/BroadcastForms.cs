@@ -4,14 +4,15 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// A broadcast as it is written on its caller's thread: once for each class that has members, one form behind the other. One for each
-/// thread, and one more for each broadcast that an encoder, a predicate or a notice makes in the middle of another.
+/// Buffer in which the caller's thread encodes a broadcast: one form after the other, for each class that has members.
+/// One instance for each thread, and one more for each broadcast that an encoder, a predicate or a diagnostic event
+/// handler makes inside another.
 /// </summary>
 internal sealed class BroadcastForms : IBufferWriter<byte>
 {
     private const int FirstBytes = 4 * 1024;
 
-    /// <summary>What a large broadcast made it grow to is not kept.</summary>
+    /// <summary>A buffer that a large broadcast has enlarged beyond this size is not kept.</summary>
     private const int MostKeptBytes = 256 * 1024;
 
     [ThreadStatic]
@@ -28,7 +29,7 @@ internal sealed class BroadcastForms : IBufferWriter<byte>
     /// <summary>All forms in the order of their classes.</summary>
     internal ReadOnlyMemory<byte> Written => _buffer.AsMemory(0, _written);
 
-    /// <summary>The length of each class's form; zero where there is none.</summary>
+    /// <summary>Length of each class's form; zero if there is none.</summary>
     internal int[] Lengths => _lengths;
 
     internal static BroadcastForms Take()
@@ -38,7 +39,7 @@ internal sealed class BroadcastForms : IBufferWriter<byte>
         return forms;
     }
 
-    /// <summary>On any thread: the next broadcast there has it.</summary>
+    /// <summary>Returns the buffer. On any thread, whose next broadcast uses it.</summary>
     internal void Return()
     {
         Array.Clear(_lengths);
@@ -47,10 +48,10 @@ internal sealed class BroadcastForms : IBufferWriter<byte>
         t_free = this;
     }
 
-    /// <summary>Asks the encoder once for each class. What it throws goes to the caller.</summary>
-    /// <param name="classes">A bit for each.</param>
-    /// <param name="state">The encoder's.</param>
-    /// <param name="encoder">The user's.</param>
+    /// <summary>Calls the encoder once for each class. Its exceptions are thrown to the caller.</summary>
+    /// <param name="classes">Set of classes, one bit for each.</param>
+    /// <param name="state">Argument of the encoder.</param>
+    /// <param name="encoder">Encoder of the user.</param>
     internal void Write<TState>(int classes, TState state, BroadcastEncoder<TState> encoder)
         where TState : allows ref struct
     {

@@ -3,13 +3,15 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
-/// <summary>A broadcast that somebody awaits: completes when every loop has drained it, with the counts, or when it is cancelled.</summary>
+/// <summary>
+/// An awaited broadcast. Completes with the counts when every loop has processed it, or when it is cancelled.
+/// </summary>
 internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Session, bool>? predicate) : Completion<BroadcastResult>(engine)
 {
     private CancellationTokenRegistration _registration;
     private CancellationToken _token;
 
-    // One for the caller that is still posting, so that it cannot complete in between.
+    // One for the caller that is still posting, so that the operation cannot complete before all loops are counted.
     private int _loopsLeft = 1;
     private int _queued;
     private int _skipped;
@@ -19,7 +21,7 @@ internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Se
 
     internal Func<Session, bool>? Predicate { get; } = predicate;
 
-    /// <summary>When it began, for a listener of the meter; zero when there was none.</summary>
+    /// <summary>Start time, for a listener of the meter; zero without a listener.</summary>
     internal long TimedFrom { get; init; }
 
     internal void Expect() => Interlocked.Increment(ref _loopsLeft);
@@ -29,7 +31,7 @@ internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Se
         Interlocked.Add(ref _queued, result.Queued);
         Interlocked.Add(ref _skipped, result.Skipped);
         if (Interlocked.Decrement(ref _loopsLeft) != 0) return;
-        // Also when nobody awaits it any more.
+        // Also if it is not awaited any more.
         if (TimedFrom != 0) TellTime();
         if (Interlocked.Exchange(ref _isDone, 1) == 0) SetResult(new BroadcastResult(_queued, _skipped));
     }
@@ -46,7 +48,10 @@ internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Se
         }
     }
 
-    /// <summary>From here on a cancel ends the wait for the counts. What the loops have taken they keep.</summary>
+    /// <summary>
+    /// Starts to watch the token. A cancellation ends the wait for the counts; loops keep the broadcasts that they have
+    /// accepted.
+    /// </summary>
     internal void WatchCancellation(CancellationToken token)
     {
         if (!token.CanBeCanceled) return;

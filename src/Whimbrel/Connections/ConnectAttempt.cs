@@ -3,7 +3,10 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Connections;
 
-/// <summary>One attempt at one address. Brings its dial a connected socket, or the reason why there is none. Loop's thread only.</summary>
+/// <summary>
+/// One connect attempt to one address. Returns a connected socket or the failure to its <see cref="ConnectOperation"/>.
+/// Loop's thread only.
+/// </summary>
 internal sealed class ConnectAttempt : Resident
 {
     private readonly ConnectOperation _connect;
@@ -20,16 +23,25 @@ internal sealed class ConnectAttempt : Resident
 
     internal EndPoint Target { get; }
 
-    /// <summary>What was asked for: the name whose address <see cref="Target"/> is, or the address itself; null for paths.</summary>
+    /// <summary>
+    /// Requested host: the name that <see cref="Target"/> was resolved from, or the address itself; null for paths.
+    /// </summary>
     internal string? HostName { get; init; }
 
-    /// <summary>Asked for before the attach; after it, what the socket is bound to. The engine sets it.</summary>
+    /// <summary>
+    /// Requested local end point before the attach; afterwards the one that the socket is bound to, set by the engine.
+    /// </summary>
     internal EndPoint? LocalEndPoint { get; set; }
 
-    /// <summary>What failed, when it was an option or the user's hook: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
+    /// <summary>
+    /// Failure of an option or of the user's hook, which is more precise than the number passed to
+    /// <see cref="CompleteAttach"/>.
+    /// </summary>
     internal NetworkException? Fault { get; set; }
 
-    /// <summary>A connect that succeeds at once has only been noted by the system, and goes out with the first bytes.</summary>
+    /// <summary>
+    /// True if a connect that succeeds at once has only been recorded by the system, and is sent with the first bytes.
+    /// </summary>
     internal bool MayDefer => Options is ClientOptions { FastOpen: true } && Target is IPEndPoint;
 
     internal ConnectionOptions Options => _connect.Options;
@@ -49,7 +61,7 @@ internal sealed class ConnectAttempt : Resident
         Loop.Schedule(this);
     }
 
-    /// <summary>Gives up: another address was quicker, the dial is over, the engine stops.</summary>
+    /// <summary>Cancels the attempt: another address was faster, the connect is over, or the engine stops.</summary>
     internal void Cancel(CloseReason reason)
     {
         if (_isOver && _reason.Cause != CloseCause.None) return;
@@ -71,7 +83,7 @@ internal sealed class ConnectAttempt : Resident
 
     internal override void RunScheduled()
     {
-        // A failed one reports when its descriptor is closed: then its local port is free for the next.
+        // A failed attempt reports when its descriptor is closed, so that its local port is free for the next.
         if (_reason.Cause != CloseCause.None)
         {
             if (Slot < 0) _connect.Failed(this, _reason);

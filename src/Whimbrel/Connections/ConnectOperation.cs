@@ -7,23 +7,23 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One try to reach a peer that may have several addresses, as RFC 8305 says: looks names up off the loop, starts a
-/// connector for the first address, for the next one 250 ms later or as soon as one has failed, and so on. The first that
-/// is connected brings the socket, the others are closed. One time limit is over all of it. Ends exactly once: the
-/// connection adopts a socket, or gets the reason why there is none, or has ended first and gives the dial up.
+/// One connect to a peer that may have several addresses, according to RFC 8305. Names are looked up outside the loop.
+/// An attempt starts for the first address, for the next one after 250 ms or as soon as one has failed, and so on. The
+/// first connected attempt provides the socket; the others are closed. One timeout covers the whole operation. It ends
+/// exactly once: the connection adopts a socket, receives the failure, or has ended first and cancels the operation.
 /// Owned by its connection; loop's thread only.
 /// </summary>
 /// <remarks>
-/// Order: that of the end points as given. The addresses of one name come in the system's order (RFC 6724), changed so
-/// that the two families take turns. With a fixed local port they are tried one after the other: a second socket could
-/// not be bound to it.
+/// Order: the end points as given. The addresses of one name follow the system's order (RFC 6724), with the two
+/// families alternating. With a fixed local port they are tried one after the other, because a second socket could not
+/// be bound to it.
 /// </remarks>
 internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
 {
     /// <summary>Head start of an address over the next one (RFC 8305, 5: recommended).</summary>
     private static readonly TimeSpan s_headStart = TimeSpan.FromMilliseconds(250);
 
-    /// <summary>Of one name; some have hundreds.</summary>
+    /// <summary>Highest number of addresses of one name; some names have hundreds.</summary>
     private const int MaxAddressesOfName = 64;
 
     private readonly Connection _connection;
@@ -37,12 +37,12 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
     private LoopTimer? _next;
     private bool _isOver;
 
-    /// <summary>One end point as given, and what is known of its addresses.</summary>
+    /// <summary>One end point as given, with its addresses as far as they are known.</summary>
     private struct Place
     {
         internal EndPoint Target;
-        internal HostLookup? Lookup; // while it has no answer
-        internal List<EndPoint>? Addresses; // of a name that was found
+        internal HostLookup? Lookup; // while it is pending
+        internal List<EndPoint>? Addresses; // of a name that was resolved
         internal int Taken;
     }
 
@@ -74,7 +74,7 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
 
     // ------------------------------------------------------------------ names
 
-    /// <summary>A lookup has ended, perhaps after this dial.</summary>
+    /// <summary>Called when a lookup has ended, possibly after this operation.</summary>
     void ILookupWaiter.LookupEnded(HostLookup lookup)
     {
         if (_isOver) return;
@@ -88,11 +88,14 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
             if (place.Addresses.Count == 0) Report(name, new CloseReason(CloseCause.UnknownHost, 0, lookup.Error ?? new SocketException((int)SocketError.NoData)));
         }
 
-        // An address that has its head start keeps it.
+        // A running attempt keeps its head start.
         if (_attempts.Count == 0 || _next is null) TryNext();
     }
 
-    /// <summary>The system's order, changed so that IPv6 and IPv4 take turns, beginning with the family that the system prefers (RFC 8305, 4).</summary>
+    /// <summary>
+    /// Returns the addresses in the system's order, with IPv6 and IPv4 alternating, starting with the system's
+    /// preferred family (RFC 8305, 4).
+    /// </summary>
     private static List<EndPoint> TakeTurns(IPAddress[] addresses, DnsEndPoint name)
     {
         List<EndPoint> first = [];
@@ -100,7 +103,7 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
         AddressFamily preferred = AddressFamily.Unspecified;
         foreach (IPAddress address in addresses)
         {
-            // Names that filters answer with "no address" must not lead to this machine.
+            // Some DNS filters answer a blocked name with the unspecified address, which would connect to this machine.
             if (address.Equals(IPAddress.Any) || address.Equals(IPAddress.IPv6Any)) continue;
             EndPoint endPoint = EndPointRules.Plain(new IPEndPoint(address, name.Port));
             if (name.AddressFamily is not AddressFamily.Unspecified && name.AddressFamily != endPoint.AddressFamily) continue;
@@ -198,12 +201,14 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
         }
     }
 
-    /// <summary>A socket bound to an address of one family cannot dial one of the other.</summary>
+    /// <summary>
+    /// False if the local address has another family: a socket bound to it cannot connect to the address.
+    /// </summary>
     private bool Fits(EndPoint address) => _local is null || _local.AddressFamily == address.AddressFamily;
 
     // ------------------------------------------------------------------ results
 
-    /// <summary>A connector has failed, and its descriptor is closed.</summary>
+    /// <summary>Called when an attempt has failed and its descriptor is closed.</summary>
     internal void Failed(ConnectAttempt connector, CloseReason reason)
     {
         if (!_attempts.Remove(connector) || _isOver) return;
@@ -211,10 +216,10 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
         TryNext();
     }
 
-    /// <summary>A connector has a connected socket. Completion phase: sessions may be called.</summary>
+    /// <summary>Called when an attempt has a connected socket. Completion phase: sessions may be called.</summary>
     internal void Connected(ConnectAttempt connector, RawSocket socket)
     {
-        // The end of the dial gives up all that are under way, also those that are connected and have not told yet.
+        // The end of the operation cancels all attempts, including those that are connected and have not reported yet.
         Debug.Assert(!_isOver, "a connector that was given up has told nobody");
         _attempts.Remove(connector);
         End(new CloseReason(CloseCause.Cancelled));
@@ -231,7 +236,10 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
         _failures.Add(new NetworkException(reason.Error with { Message = $"{where}: {reason}" }, reason.Exception));
     }
 
-    /// <summary>Of several failures the one that tells most: what this machine lacks, then what came back from the other end, then what did not.</summary>
+    /// <summary>
+    /// Ranks failures, most informative first: missing resources of this machine, then replies of the peer, then
+    /// silence.
+    /// </summary>
     private static int Rank(CloseCause cause) => cause switch
     {
         CloseCause.ResourceLimit or CloseCause.SocketOption => 0,
@@ -244,7 +252,7 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
 
     private void Fail()
     {
-        // Each of several is told; a single one is the reason itself.
+        // All failures are reported if there are several; a single one is the reason itself.
         if (_failures.Count > 1) _mostTelling = _mostTelling with { Exception = new AggregateException("All addresses failed.", _failures) };
         CloseReason reason = _mostTelling;
         End(reason);
@@ -269,7 +277,7 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
 
     // ------------------------------------------------------------------ the end
 
-    /// <summary>The connection has ended, and knows why. What still comes in is closed.</summary>
+    /// <summary>Called when the connection has ended with a reason. Sockets that still arrive are closed.</summary>
     internal void GiveUp(CloseReason reason)
     {
         if (!_isOver) End(reason);
@@ -289,7 +297,7 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
             _places[i].Lookup = null;
         }
 
-        // From behind, as a connector that is closed at once takes itself out.
+        // Backwards, because an attempt that is closed at once removes itself.
         for (int i = _attempts.Count - 1; i >= 0; i--) _attempts[i].Cancel(reason);
     }
 

@@ -4,7 +4,9 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Connections;
 
-/// <summary>All the ends of a connection (contracts 1, 11, 12). The first cause wins; one place detaches.</summary>
+/// <summary>
+/// All ways in which a connection ends (contracts 1, 11, 12). The first cause is kept; one method detaches.
+/// </summary>
 internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
@@ -13,7 +15,9 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ graceful
 
-    /// <summary>Close on the loop's thread: refuses sends at once, delivers nothing more, sends what is queued, then FIN.</summary>
+    /// <summary>
+    /// Closes on the loop's thread: rejects sends at once, delivers nothing more, sends queued data, then FIN.
+    /// </summary>
     internal void CloseWith(CloseReason reason)
     {
         switch (State)
@@ -23,13 +27,13 @@ internal sealed partial class Connection
                 EndAttempt();
                 return;
             case ConnectionState.Handshaking:
-                // Not connected yet: nothing was taken that could leave.
+                // Not connected yet: nothing was accepted that could be sent.
                 SetReason(reason);
                 Strand?.EndInput();
                 Detach();
                 return;
             case ConnectionState.Open when !WasConnected && !HasTaken:
-                // In OnTlsHandshakeCompleted, and nothing was said: as before the handshake.
+                // In OnTlsHandshakeCompleted without data: the same as before the handshake.
                 goto case ConnectionState.Handshaking;
             case ConnectionState.Open:
                 break;
@@ -44,8 +48,8 @@ internal sealed partial class Connection
         if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
         {
             Go(ConnectionState.Concluding);
-            tls.Upgrade!.CloseAs = reason; // nothing is taken before a handshake that comes first
-            // Also when the callback that asked for the upgrade never returns.
+            tls.Upgrade!.CloseAs = reason; // nothing is processed before a handshake that comes first
+            // Also if the callback that requested the upgrade never returns.
             if (!tls.IsTimed) StartDeadline(tls.Profile.Options.HandshakeTimeout);
             return;
         }
@@ -53,13 +57,15 @@ internal sealed partial class Connection
         Drain(reason);
     }
 
-    /// <summary>Something was taken after the upgrade was asked for, or other threads have it under way.</summary>
+    /// <summary>
+    /// True if data was accepted after the request for the upgrade, or other threads have sends in progress.
+    /// </summary>
     private bool WaitsForHandshake => !_queue.Blocks.IsEmpty || HasSendsUnderWay;
 
-    /// <summary>Something was taken, and the peer shall get all of it.</summary>
+    /// <summary>True if data was accepted that the peer must still receive.</summary>
     private bool HasTaken => _tenancy.BytesSent > 0 || PendingHere > 0 || HasSendsUnderWay;
 
-    /// <summary>Sends are refused already: what is queued leaves, then FIN.</summary>
+    /// <summary>Sends queued data, then FIN. New sends are already rejected.</summary>
     private void Drain(CloseReason reason)
     {
         if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
@@ -67,12 +73,13 @@ internal sealed partial class Connection
         else SetReason(reason);
         Go(ConnectionState.Draining);
         ReleaseSends();
-        // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
+        // Inside a callback the session may still read the data (contract 13); then the code after the callback clears
+        // it.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
         _tenancy.OfferPending = false;
         if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty && _tenancy.Tls is not { CanSend: true })
         {
-            // Both sides are done: nothing to drain, nothing to wait for.
+            // Both sides are done: nothing to send, nothing to wait for.
             Detach();
             return;
         }
@@ -83,7 +90,9 @@ internal sealed partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>Done draining: everything taken is sent, also what other threads had under way.</summary>
+    /// <summary>
+    /// Ends draining if everything accepted is sent, including sends of other threads that were in progress.
+    /// </summary>
     private void TryFinishDraining()
     {
         if (_tenancy.SendError != 0)
@@ -111,17 +120,18 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// Nothing will come that closing would answer with a reset, and the reset destroy what the peer has not read: the session said so, and
-    /// nothing has come since. Not with TLS, whose peer owes its close_notify, nor while a fast open may be undone by a close.
+    /// True if the peer sends nothing more, so that closing causes no reset that would destroy data which the peer has
+    /// not read. The session has declared this, and nothing was received since. Never with TLS, where the peer's
+    /// close_notify is expected, nor with a fast open, which a close could undo.
     /// </summary>
     private bool PeerSaidAll => WasSaidAll && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
 
     private bool WasSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived + 1;
 
-    /// <summary>By its protocol the session knows that the peer sends nothing more.</summary>
+    /// <summary>Called when the session knows from its protocol that the peer sends nothing more.</summary>
     internal void NotePeerSaidAll()
     {
-        // After its close it is too late: what came meanwhile would not be noticed.
+        // Too late after its close, because data received meanwhile would not be noticed.
         if (State == ConnectionState.Open) _tenancy.SaidAllAt = _tenancy.BytesReceived + 1;
     }
 
@@ -140,18 +150,21 @@ internal sealed partial class Connection
         if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye()) return;
         _tenancy.Life.Finish();
         Loop.ShutdownSend(this);
-        // On the pool the session may not have heard of it yet, nor got the last bytes.
+        // On the pool the session may not have been notified yet, nor have received the last bytes.
         if (_tenancy.Life.Peer == PeerHalf.Told) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
-    /// <summary>The end has begun and no callback runs: the session hears of it, once.</summary>
+    /// <summary>Calls OnDisconnecting, once, after the end has begun, outside of callbacks.</summary>
     private void SayDisconnecting()
     {
         _tenancy.Life.Hears(Heard.Disconnecting);
         Tell(SessionCallback.Disconnecting, Strand is null ? null : Reason);
     }
 
-    /// <summary>The server stops; once. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
+    /// <summary>
+    /// Calls OnServerStopping once, outside of any callback. A session that takes the connection over later is notified
+    /// too.
+    /// </summary>
     internal void ServerStopping()
     {
         if (State != ConnectionState.Open || _tenancy.Life.Heard != Heard.Connected) return;
@@ -161,7 +174,7 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ at once
 
-    /// <summary>Abort on the loop's thread: discards, resets.</summary>
+    /// <summary>Aborts on the loop's thread: discards queued data and resets.</summary>
     internal void AbortWith(CloseReason reason)
     {
         switch (State)
@@ -174,7 +187,7 @@ internal sealed partial class Connection
                 return;
         }
 
-        // What failed before is the first cause, though the session was not told yet.
+        // An earlier send error is the first cause, even if the session was not notified yet.
         if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
         if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.Upgrade!.CloseAs);
         SetReason(reason);
@@ -183,7 +196,7 @@ internal sealed partial class Connection
         Detach();
     }
 
-    /// <summary>The connection ended by an error, a limit or the peer.</summary>
+    /// <summary>Ends the connection because of an error, a limit or the peer.</summary>
     private void Fail(CloseReason reason)
     {
         SetReason(reason);
@@ -191,7 +204,7 @@ internal sealed partial class Connection
         Detach();
     }
 
-    /// <summary>The one place that gives the descriptor back.</summary>
+    /// <summary>Releases the descriptor. The only place that does so.</summary>
     private void Detach()
     {
         if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
@@ -213,7 +226,7 @@ internal sealed partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>A dial or accept that ends before it was connected: nothing is attached.</summary>
+    /// <summary>Ends a connect or accept before it was connected: nothing is attached.</summary>
     private void EndAttempt()
     {
         if (State != ConnectionState.Connecting) return;
@@ -233,7 +246,7 @@ internal sealed partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>What will bring the socket, while it is under way.</summary>
+    /// <summary>The connect that will provide the socket, while it is in progress.</summary>
     internal ConnectOperation? ConnectOperation
     {
         get => _tenancy.ConnectOperation;
@@ -251,7 +264,7 @@ internal sealed partial class Connection
 
     private void End()
     {
-        if (!Session.PostsAreOver) return; // the last of them comes back here (contract 18)
+        if (!Session.PostsAreOver) return; // the last post returns here (contract 18)
         _tenancy.Life.Loses(PendingHere);
         if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Strand is null) SayDisconnecting();
         FreeTls();
@@ -262,12 +275,12 @@ internal sealed partial class Connection
         Session session = Session;
         ConnectionHost host = Shard.Host;
         CloseReason reason = Reason;
-        // Only a connection that was announced is said to have ended (contract 1).
+        // Only a connection that was announced is reported as ended (contract 1).
         bool wasConnected = WasConnected;
         Shard.Closed++;
         if (Strand is { } strand)
         {
-            // The last callback may come much later; this object serves others then.
+            // The last callback may come much later; this object serves other connections then.
             _tenancy.Strand = null;
             session.DetachForGood(_tenancy.BytesReceived, _tenancy.BytesSent);
             Recycle();
@@ -313,8 +326,8 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// Back to the pool. If it is still on the dirty list, it stays there once, for whoever comes next. The generation changes first, so nobody who comes late
-    /// finds the next tenant.
+    /// Returns the connection to the pool. If it is still on the dirty list, it stays there once, for its next use. The
+    /// generation changes first, so that late callers do not find the next session.
     /// </summary>
     private void Recycle()
     {
@@ -335,7 +348,7 @@ internal sealed partial class Connection
 
     private void StartDeadline(TimeSpan due, long progress)
     {
-        // One timer for all deadlines of all tenants: short connections are many.
+        // One timer for all deadlines of all uses of this object, because there are many short connections.
         _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this);
         _tenancy.ProgressAtDeadline = progress;
         _deadline.Start(due);
@@ -358,7 +371,8 @@ internal sealed partial class Connection
 
         if (State == ConnectionState.Draining && _tenancy.BytesSent > _tenancy.ProgressAtDeadline && _tenancy.DrainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
         {
-            // The peer is slow, not gone: as long as it takes bytes it may have them. But one that takes a byte now and then must not hold us for ever.
+            // The peer is slow but present, and may continue as long as it takes bytes. DrainEndsMs limits a peer that
+            // takes a byte now and then.
             StartDeadline(TimeSpan.FromMilliseconds(Math.Min(leftMs, Loop.WholeMs(Shard.Options.DrainTimeout))));
             return;
         }

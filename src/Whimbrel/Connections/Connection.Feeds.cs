@@ -1,15 +1,23 @@
 namespace Whimbrel.Connections;
 
-/// <summary>The pipes that end here (contract 22): they wait for room in the queue, and hear of the end. Loop's thread.</summary>
+/// <summary>
+/// Pipes into this connection (contract 22): they wait for space in its queue, and are notified of its end. Loop's
+/// thread.
+/// </summary>
 internal sealed partial class Connection
 {
-    /// <summary>So little is pending that the sources of pipes are read on: the same as for a session's own back-pressure.</summary>
+    /// <summary>
+    /// True if so little is pending that the sources of pipes are read again: the same limit as for a session's own
+    /// back-pressure.
+    /// </summary>
     private bool HasRoomForFeeds => _tenancy.WaitingFeeds > 0 && _tenancy.FirstOperation is null && PendingHere <= HoldMark / 4;
 
-    /// <summary>Somebody waits until the queue gets shorter.</summary>
+    /// <summary>True if a send, a pipe or a hold waits until the queue gets shorter.</summary>
     private bool NeedsRoom => _tenancy.FirstOperation is not null || WaitsForQueue || _tenancy.WaitingFeeds > 0 || _tenancy.FirstPaced is not null;
 
-    /// <summary>Bytes of a pipe: whole or not at all, and nobody is judged slow by them. Any thread.</summary>
+    /// <summary>
+    /// Queues data of a pipe completely or not at all, without applying the SlowConsumer policy. Any thread.
+    /// </summary>
     internal SendResult Feed(ReadOnlySpan<byte> data, uint generation) => TakeCopy(data, default, generation, mayWait: true);
 
     internal void AddFeed(Pipe pipe, bool waits, uint generation)
@@ -29,7 +37,7 @@ internal sealed partial class Connection
 
         if (!waits || pipe.WaitsForRoom) return;
         pipe.WaitsForRoom = true;
-        // With a fence: another thread that gives room back looks here behind that.
+        // With a fence, because another thread that frees space checks this field afterwards.
         Interlocked.Increment(ref _tenancy.WaitingFeeds);
         if (HasRoomForFeeds) WakeFeeds();
     }
@@ -59,7 +67,7 @@ internal sealed partial class Connection
     {
         for (Pipe? pipe = _tenancy.FirstFeed, next; pipe is not null; pipe = next)
         {
-            // Woken, it may find that it is over, and leave the list.
+            // A woken pipe may end and leave the list.
             next = pipe.NextFeed;
             if (!pipe.WaitsForRoom) continue;
             pipe.WaitsForRoom = false;
@@ -68,7 +76,7 @@ internal sealed partial class Connection
         }
     }
 
-    /// <summary>The session they feed has ended, or hands over.</summary>
+    /// <summary>Ends the pipes into this session, because it has ended or hands over.</summary>
     private void EndFeeds(CloseReason reason)
     {
         while (_tenancy.FirstFeed is { } pipe)

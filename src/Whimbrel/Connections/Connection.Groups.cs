@@ -2,8 +2,11 @@ using Whimbrel.Buffers;
 
 namespace Whimbrel.Connections;
 
-/// <summary>What groups do with a connection: broadcasts into its queue, the gate before it, memberships (contract 17).</summary>
-// Safe: a run lives while this connection holds a reference to it, and start and length were within it when it was written.
+/// <summary>
+/// Groups of a connection: broadcasts into its queue, the broadcast gate, and memberships (contract 17).
+/// </summary>
+// Safe: a run lives while this connection has a reference to it, and start and length were within it when it was
+// written.
 internal sealed unsafe partial class Connection
 {
     // ------------------------------------------------------------------ broadcasts (contract 17)
@@ -21,18 +24,22 @@ internal sealed unsafe partial class Connection
         }
     }
 
-    /// <summary>By the session itself, on the loop: what was sent before stands before what the gate lets through.</summary>
+    /// <summary>
+    /// Sets the gate for the session itself, on the loop: earlier sends are queued before broadcasts that the gate
+    /// releases.
+    /// </summary>
     internal void SetBroadcastGate(BroadcastGate gate)
     {
         SettleForeign();
         BroadcastGate = gate;
     }
 
-    /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
+    /// <summary>Queues or drops held broadcasts when the gate is no longer held.</summary>
     private void ReleaseHeldRuns()
     {
         if (_heldRuns is not { Count: > 0 } held || _tenancy.BroadcastGate == BroadcastGate.Held) return;
-        // A message that goes in pieces is finished first; there was room for it beside what is held.
+        // A message that is sent in pieces is finished first; there was space for it in addition to the held
+        // broadcasts.
         if (_tenancy.FirstOperation is { HasStarted: true }) return;
         foreach ((Run run, int start, int length) in held)
         {
@@ -44,17 +51,18 @@ internal sealed unsafe partial class Connection
         held.Clear();
     }
 
-    /// <summary>Queues a stretch of a run by reference. False when this member does not get all of it.</summary>
-    /// <param name="run">The run.</param>
-    /// <param name="start">Where the stretch begins.</param>
-    /// <param name="length">Its length.</param>
-    /// <param name="messages">The lengths of the messages that it was joined of.</param>
+    /// <summary>Queues a part of a run by reference. Returns false if this member does not get all of it.</summary>
+    /// <param name="run">Run with the messages.</param>
+    /// <param name="start">Offset of the first byte in the run.</param>
+    /// <param name="length">Number of bytes.</param>
+    /// <param name="messages">Lengths of the messages that were joined.</param>
     internal bool AppendRun(Run run, int start, int length, ReadOnlySpan<int> messages)
     {
         if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0 || _tenancy.QueueFault is not null || _tenancy.BroadcastGate == BroadcastGate.Shut) return false;
         if (_tenancy.FirstOperation is not null)
         {
-            // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
+            // Between the pieces of a message, or before an earlier message, a broadcast cannot be queued (contracts 6,
+            // 7).
             Shard.BroadcastsDropped += messages.Length;
             return false;
         }
@@ -62,7 +70,7 @@ internal sealed unsafe partial class Connection
         if (!_queue.HasRoomFor(length))
         {
             bool isTooLarge = !_queue.MayEverFit(length);
-            // With Disconnect the first that does not fit ends it all, whatever fitted before.
+            // With Disconnect, the first message that does not fit ends the connection, even if earlier ones fitted.
             if (messages.Length > 1 && (isTooLarge || Shard.Options.SlowConsumer != SlowConsumer.Disconnect)) return AppendFitting(run, start, messages);
             Shard.BroadcastsDropped += messages.Length;
             if (isTooLarge) Shard.Host.NoteTooLarge(Session, length, _queue.Limit);
@@ -82,7 +90,10 @@ internal sealed unsafe partial class Connection
         return true;
     }
 
-    /// <summary>The messages of a joined run that there is room for, as if each had come alone. False: not all of them.</summary>
+    /// <summary>
+    /// Queues the messages of a joined run that fit, as if each had arrived alone. Returns false if not all of them
+    /// fit.
+    /// </summary>
     private bool AppendFitting(Run run, int start, ReadOnlySpan<int> messages)
     {
         bool all = true;
@@ -132,7 +143,7 @@ internal sealed unsafe partial class Connection
 
     internal List<(GroupShard Shard, int Index)>? MembershipsIfAny => _memberships;
 
-    /// <summary>The groups that this connection is in now, without that of all connections.</summary>
+    /// <summary>Groups that this connection is in now, without the group of all connections.</summary>
     internal SessionGroup[] Groups
     {
         get

@@ -1,8 +1,8 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The hooks that cost something, for sessions that override them only: told what was sent and when all is sent, asked
-/// before a send is queued. A session that wants to be asked gets no open room, so that each of its sends goes the slow way.
+/// Hooks with a cost, for sessions that override them: OnSent, OnDrained and OnSending. A session with OnSending gets
+/// no open fill block, so that each of its sends calls it.
 /// </summary>
 internal sealed partial class Connection
 {
@@ -11,26 +11,31 @@ internal sealed partial class Connection
     private void ChangeHooks(Session next)
     {
         _tenancy.Hooks = Shard.HooksOf(next);
-        _tenancy.SentUntold = 0; // what went before was the old session's
+        _tenancy.SentUntold = 0; // data sent before belongs to the old session
         if (AsksFirst) _queue.CloseFill();
     }
 
-    /// <summary>Asks the session, if it wants to be asked. Any thread, the caller's.</summary>
+    /// <summary>
+    /// Calls OnSending if the session overrides it, and returns true if it rejects the send. Any thread, the caller's.
+    /// </summary>
     internal bool IsRefused(long length, uint generation)
     {
         if (!AsksFirst) return false;
-        // Read once. A caller that comes late may find the next tenant's session here, or none: the send is refused below.
+        // Read once. A late caller may find the next session here, or none; its send is then rejected below.
         Session? session = Session;
         if (session is null || session.Generation != generation || !_queue.Foreign.IsOpenFor(generation)) return false;
         return !session.CallSending(length);
     }
 
-    /// <summary>The system took bytes. Noted only: this may be inside a callback, or a flush.</summary>
+    /// <summary>
+    /// Records bytes that the system took. Does not call the session, because this may be inside a callback or a flush.
+    /// </summary>
     private void NoteSent(long count)
     {
         if (count == 0) return;
         _tenancy.SentUntold += count;
-        // It is not off what is pending yet: whoever was not above its mark does not fall to it.
+        // The bytes are not subtracted from the pending ones yet. A session that was not above its low-water mark
+        // cannot fall to it.
         if (Session.LowWaterMarkBytes is var mark && (mark == 0 || PendingHere > mark)) _tenancy.DrainOwed = true;
         Loop.Schedule(this);
     }
@@ -42,7 +47,10 @@ internal sealed partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>In the completion phase. Drained means that nothing is pending now (or no more than the session's mark), also not of other threads.</summary>
+    /// <summary>
+    /// Calls OnSent and OnDrained in the completion phase. OnDrained means that nothing is pending now (or no more than
+    /// the low-water mark), including sends of other threads.
+    /// </summary>
     private void TellSent()
     {
         if ((_tenancy.Hooks & SessionHooks.Sent) == 0) _tenancy.SentUntold = 0;
@@ -63,7 +71,7 @@ internal sealed partial class Connection
         if (Tell(SessionCallback.Drained)) AfterCallback();
     }
 
-    /// <summary>What OnSent tells now.</summary>
+    /// <summary>Takes the number of bytes to report by OnSent.</summary>
     internal long TakeSent()
     {
         long sent = _tenancy.SentUntold;

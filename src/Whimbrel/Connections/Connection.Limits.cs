@@ -3,24 +3,30 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The time limits of the session, while it is connected: the timer of the connection's deadlines looks now and then (<see cref="TimeLimits"/>), and the
-/// session hears of what has passed. A handshake and the end have deadlines of their own, by the same timer.
+/// Time limits of the session while it is connected. The timer of the connection's deadlines checks them periodically
+/// (<see cref="TimeLimits"/>), and the session is called for a limit that has passed. A handshake and the end have
+/// deadlines of their own, on the same timer.
 /// </summary>
 internal sealed partial class Connection
 {
-    /// <summary>How long it was not read so far. Any thread; about.</summary>
+    /// <summary>Total time for which the connection was not read. Any thread; approximate.</summary>
     internal long HeldMs => Volatile.Read(ref _tenancy.HeldMs);
 
-    /// <summary>The timer serves the limits now: no handshake runs, and no end.</summary>
+    /// <summary>True if the timer serves the limits now: no handshake and no end is in progress.</summary>
     private bool IsLimited => State == ConnectionState.Open && WasConnected && _tenancy.Tls is not { IsTimed: true };
 
-    /// <summary>Another session took over, or a handshake that had the timer is done. No callback is due here.</summary>
+    /// <summary>
+    /// Checks the limits in the next turn, after a hand-over or after a handshake that used the timer. Calls nothing.
+    /// </summary>
     private void LookInNextTurn()
     {
         if (IsLimited && Session.LimitsOn(Shard) is not null) StartDeadline(TimeSpan.Zero);
     }
 
-    /// <summary>Something was set that is due before the next look. Inside a callback, perhaps.</summary>
+    /// <summary>
+    /// Checks the limits after this time, because a limit was set that ends before the next check. May be inside a
+    /// callback.
+    /// </summary>
     internal void LookIn(uint generation, long ms)
     {
         if (generation != Generation || !IsLimited) return;
@@ -28,16 +34,17 @@ internal sealed partial class Connection
         StartDeadline(TimeSpan.FromMilliseconds(ms));
     }
 
-    /// <summary>Where OnTimeout may come. Nothing without limits.</summary>
+    /// <summary>Checks the limits, and may call OnTimeout. Does nothing without limits.</summary>
     private void LookAtLimits()
     {
         if (!IsLimited || Session.LimitsOn(Shard) is not { } limits) return;
         bool isTaking = _tenancy.Gate == ReceiveGate.None && Strand is not { IsTaking: true };
-        // What is queued and not under way leaves with the next flush: only a send that lasts says something about the peer.
+        // Queued data without a send in progress leaves with the next flush. Only a send that is in progress for long
+        // indicates a slow peer.
         Traffic traffic = new(_tenancy.BytesReceived, _tenancy.BytesSent, isTaking && _tenancy.Life.Peer == PeerHalf.Open, _tenancy.HeldMs, _tenancy.SendInFlight);
         TimeLimit passed = limits.Look(Loop.Engine.NowMs, traffic);
         if (passed != TimeLimit.None) TellTimeout(limits, ReasonOf(passed, limits));
-        // It may have ended, handed over, or begun to shake hands.
+        // The callback may have ended the connection, handed it over, or started a handshake.
         if (!IsLimited || !ReferenceEquals(Session.Limits, limits) || limits.NextLookMs == long.MaxValue) return;
         StartDeadline(TimeSpan.FromMilliseconds(Math.Max(0, limits.NextLookMs - Loop.Engine.NowMs)));
     }
@@ -55,10 +62,10 @@ internal sealed partial class Connection
         if (Tell(SessionCallback.TimeoutOf(reason.Cause), new PassedLimit(limits, reason))) AfterCallback();
     }
 
-    /// <summary>The gate is about to be shut, or was just opened.</summary>
+    /// <summary>Called before the gate is shut and after it was opened.</summary>
     private void CountHeldTime(bool isShut)
     {
-        // One at least: whoever was not listened to, however shortly, begins anew.
+        // At least one: a peer that was not read for however short a time gets its full time again.
         if (!isShut) _tenancy.HeldMs += Math.Max(1, Loop.TimeMs - _tenancy.HeldFromMs);
         else _tenancy.HeldFromMs = Loop.TimeMs;
     }

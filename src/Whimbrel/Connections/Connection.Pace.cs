@@ -3,15 +3,19 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// When an awaited send whose message is queued completes: with little pending, and within the connection's part of the turn (contract 6). Without
-/// that a handler that writes and writes never leaves the loop while the system takes what it writes.
+/// Decides when an awaited send with a queued message completes: when little is pending, and within the connection's
+/// share of the turn (contract 6). Otherwise a handler that writes continuously would never leave the loop while the
+/// system takes its data.
 /// </summary>
 internal sealed partial class Connection
 {
-    /// <summary>What is pending in order, and in memory: a file costs nothing while it waits, and what a gate holds back is not the sender's.</summary>
+    /// <summary>
+    /// True if much is pending in order and in memory. A waiting file costs nothing, and data held by a gate is not the
+    /// sender's.
+    /// </summary>
     private bool IsMuchPending => QueuedInOrder - _queue.InFiles > SendPace.MostPending;
 
-    /// <summary>The caller of an awaited send that was queued may go on at once. Any thread.</summary>
+    /// <summary>True if the caller of an awaited, queued send may continue at once. Any thread.</summary>
     private bool MayGoOn(long length, uint generation)
     {
         if (!Loop.IsCurrent)
@@ -57,13 +61,13 @@ internal sealed partial class Connection
         _tenancy.LastPaced = send;
     }
 
-    /// <summary>The queue got shorter.</summary>
+    /// <summary>Releases paced sends after the queue got shorter.</summary>
     private void PassPaced()
     {
         while (_tenancy.FirstPaced is not null && !IsMuchPending) Loop.SendPace.Wait(TakePaced());
     }
 
-    /// <summary>All that is queued is thrown away.</summary>
+    /// <summary>Releases all paced sends when the queue is discarded.</summary>
     private void DropPaced()
     {
         while (_tenancy.FirstPaced is not null) TakePaced().Release();

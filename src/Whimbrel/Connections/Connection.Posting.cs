@@ -3,10 +3,10 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
-/// <summary>What other code posted to the session (contract 18). Loop's thread.</summary>
+/// <summary>Work that other code has posted to the session (contract 18). Loop's thread.</summary>
 internal sealed partial class Connection
 {
-    /// <summary>Also when the connection is ending: what was taken runs.</summary>
+    /// <summary>Runs a post, even while the connection is ending, because an accepted post always runs.</summary>
     internal void DrainCall(uint generation, Delegate action, object? state)
     {
         string name = ReferenceEquals(action, Session.RethrowReceived) ? "OnReceivedAsync" : UserCode.PostedAction;
@@ -22,7 +22,9 @@ internal sealed partial class Connection
         if (wasAwaited && State == ConnectionState.Closed) Loop.Schedule(this);
     }
 
-    /// <summary>What was posted to the session runs before it hands over; it gets nothing else meanwhile.</summary>
+    /// <summary>
+    /// True if the hand-over may take place. Posts to the session run before it; nothing else is delivered until then.
+    /// </summary>
     private bool MaySwitch()
     {
         if (!Session.StopPosts())
@@ -34,7 +36,7 @@ internal sealed partial class Connection
 
         if ((_tenancy.Gate & ReceiveGate.HandOver) == 0) return true;
         _tenancy.Gate &= ~ReceiveGate.HandOver;
-        _tenancy.OfferPending = false; // the switch offers what is unread
+        _tenancy.OfferPending = false; // the switch delivers the unread data
         Loop.Schedule(this);
         return true;
     }

@@ -5,15 +5,17 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The session's side of TLS: callbacks of the handshake, upgrades (contract 16), the end by a failure. The bytes, in and out, are
-/// <see cref="TlsTransport"/>'s, which asks for what stands under "the transport's".
+/// The session's side of TLS: handshake callbacks, upgrades (contract 16), and the end by a failure.
+/// <see cref="TlsTransport"/> encrypts and decrypts; it uses the members in the section "for the transport".
 /// </summary>
 internal sealed partial class Connection
 {
-    /// <summary>After a failure: time for the peer to read the alert.</summary>
+    /// <summary>Time for the peer to read the alert after a failure.</summary>
     private static readonly TimeSpan s_alertTime = TimeSpan.FromSeconds(1);
 
-    /// <summary>What the dial was for: the name that a server's certificate must cover, when the options name none.</summary>
+    /// <summary>
+    /// Host name of the connect: the name that a server's certificate must cover if the options name none.
+    /// </summary>
     internal string? ConnectedHost
     {
         get => _tenancy.ConnectedHost;
@@ -24,10 +26,10 @@ internal sealed partial class Connection
 
     internal bool HasTls => _tenancy.Tls is not null;
 
-    /// <summary>An upgrade was asked for, and its handshake is not done.</summary>
+    /// <summary>True from the request for an upgrade to the end of its handshake.</summary>
     private bool IsUpgrading => _tenancy.Tls is { Upgrade: not null, IsShaking: true };
 
-    /// <summary>The socket is attached; the session hears of it when the handshake is done.</summary>
+    /// <summary>Starts TLS on an attached socket. The session is notified after the handshake.</summary>
     private void BeginTls(TlsProfile profile)
     {
         Go(ConnectionState.Handshaking);
@@ -36,7 +38,10 @@ internal sealed partial class Connection
         tls.Greet();
     }
 
-    /// <summary>Calls OnTlsHandshakeStarting. False on the pool: <see cref="StrandHandshaking"/> continues after it.</summary>
+    /// <summary>
+    /// Calls OnTlsHandshakeStarting. Returns false on the pool, where <see cref="StrandHandshaking"/> continues after
+    /// it.
+    /// </summary>
     internal bool TellsHandshaking()
     {
         if (State == ConnectionState.Concluding || (_tenancy.Hooks & SessionHooks.Handshaking) == 0) return true;
@@ -45,7 +50,10 @@ internal sealed partial class Connection
         return true;
     }
 
-    /// <summary>The factory wanted to see what was agreed on. False when it gave no session: the connection has ended.</summary>
+    /// <summary>
+    /// Creates the session of a factory that needed the result of the handshake. Returns false if it returned none: the
+    /// connection has ended.
+    /// </summary>
     private bool MakeSession(TlsInfo info)
     {
         Newcomer newcomer = (Newcomer)Session;
@@ -64,12 +72,12 @@ internal sealed partial class Connection
         return true;
     }
 
-    /// <summary>After the handshake of a connection that begins with TLS: the session hears of it, then that it is connected.</summary>
+    /// <summary>Calls OnTlsHandshakeCompleted, then OnConnected, for a connection that begins with TLS.</summary>
     private void Greet()
     {
         TakeSends();
         Tell(SessionCallback.Handshaked, Session.Tls);
-        // On the pool the answer comes later (StrandHandshaked): until then nothing is delivered.
+        // On the pool, StrandHandshaked continues after the callback; until then nothing is delivered.
         if (Strand is not null) return;
         AfterCallback();
         if (State == ConnectionState.Open) Opened();
@@ -78,7 +86,7 @@ internal sealed partial class Connection
     private void UpgradeDone(TlsTransport tls, TlsInfo info)
     {
         if (!_queue.Blocks.IsEmpty) MarkDirty();
-        // A strand tells whoever waits by itself, when its session has heard of it.
+        // A strand completes the awaiter itself, after it has called its session.
         if (Strand is not null) Tell(SessionCallback.Handshaked, info);
         if (State == ConnectionState.Concluding)
         {
@@ -98,14 +106,15 @@ internal sealed partial class Connection
         if (IsFinishing && State == ConnectionState.Open) Loop.Schedule(this);
     }
 
-    /// <summary>The handshake is done, and the session hears of it.</summary>
+    /// <summary>Called when the handshake is done; notifies the session.</summary>
     internal void HandshakeDone(TlsTransport tls, TlsInfo info)
     {
         Session.SetTls(info);
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         bool isNew = IsNewcomer;
         if (isNew && !MakeSession(info)) return;
-        // On the pool a handshake counts until OnTlsHandshakeCompleted has returned: a stop that ends all of them must find it.
+        // On the pool a handshake counts until OnTlsHandshakeCompleted has returned, so that a stop that ends all
+        // handshakes finds it.
         if (tls.Upgrade is not null || Strand is null) tls.LeaveHandshake();
         if (tls.Upgrade is not null) UpgradeDone(tls, info);
         else if (!isNew) Greet();
@@ -113,8 +122,8 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// It is over. What is on the wire already still leaves (an alert, perhaps), everything else is thrown away. No session is
-    /// called here: this may be inside a flush.
+    /// Ends TLS after a failure. Data that is already on the wire queue is still sent (possibly an alert); everything
+    /// else is discarded. Does not call the session, because this may be inside a flush.
     /// </summary>
     internal void TlsFailed(TlsTransport tls, bool isHandshake, bool atOnce)
     {
@@ -128,7 +137,8 @@ internal sealed partial class Connection
         EndOperations();
         CancelSessionTimers();
         if (isHandshake) Strand?.EndInput();
-        // What was received before is delivered, as before a reset; the strand says both, the beginning of the end and the end, after it.
+        // Data received before is delivered, as before a reset. After it, the strand calls OnDisconnecting and
+        // OnDisconnected.
         else if (Strand is not null && WasConnected) _tenancy.Life.Hears(Heard.Disconnecting);
         _tenancy.OfferPending = false;
         _tenancy.Life.DropPeersEnd();
@@ -170,7 +180,10 @@ internal sealed partial class Connection
 
     internal static void UpgradeInsideSend() => Throw.State("A SendAsync waits for room: await it before the upgrade, or its end would be encrypted and its beginning not.");
 
-    /// <summary>Asked for in a callback on the loop, or outside of any: takes effect when that has returned.</summary>
+    /// <summary>
+    /// Requests an upgrade in a callback on the loop, or outside of callbacks. It takes effect when the callback has
+    /// returned.
+    /// </summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
         if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0) UpgradeWhileEnding();
@@ -181,11 +194,13 @@ internal sealed partial class Connection
         if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
     }
 
-    /// <summary>Asked for in a callback on the pool. When the connection is ending, its end tells whoever waits.</summary>
+    /// <summary>
+    /// Requests an upgrade in a callback on the pool. If the connection is ending, its end completes the awaiter.
+    /// </summary>
     internal void DrainUpgrade(uint generation, TlsUpgrade upgrade)
     {
         if (generation != Generation || State != ConnectionState.Open || _tenancy.SendError != 0) return;
-        // Other threads may have come in between; on the loop both would have been refused at the call.
+        // Other threads may have acted in between; on the loop, both cases throw at the call.
         string? obstacle = IsFinishing ? "this half was ended (ShutdownSend) before the upgrade"
             : _tenancy.FirstOperation is { HasStarted: true } ? "a SendAsync of another thread was in the middle of its bytes"
             : null;
@@ -200,7 +215,10 @@ internal sealed partial class Connection
         Strand!.PostUpgrading(upgrade);
     }
 
-    /// <summary>The callback on the pool that asked has returned: the strand brings what was left unread, in front of what it never got.</summary>
+    /// <summary>
+    /// Called when the requesting callback on the pool has returned. The strand passes back unread data, which precedes
+    /// data that it never received.
+    /// </summary>
     internal void StrandUpgrading(uint generation, TlsUpgrade upgrade)
     {
         if (generation != Generation || _tenancy.Tls is not { Phase: TlsPhase.Asked } tls || !ReferenceEquals(tls.Upgrade, upgrade))
@@ -218,7 +236,10 @@ internal sealed partial class Connection
         StartUpgrade(tls);
     }
 
-    /// <summary>What was queued goes out plain: it becomes the wire queue. What follows waits for the handshake. What arrives is cipher text.</summary>
+    /// <summary>
+    /// Moves queued data to the wire queue, so that it is sent in the clear. Later sends wait for the handshake, and
+    /// received data is cipher text.
+    /// </summary>
     private TlsTransport SplitForUpgrade(TlsUpgrade upgrade)
     {
         _queue.CloseFill();
@@ -228,7 +249,9 @@ internal sealed partial class Connection
         return tls;
     }
 
-    /// <summary>The callback that asked has returned, and took what it wanted of what was unread.</summary>
+    /// <summary>
+    /// Starts the upgrade after the requesting callback has returned and consumed its part of the unread data.
+    /// </summary>
     private void StartUpgrade(TlsTransport tls)
     {
         if (State is not (ConnectionState.Open or ConnectionState.Concluding)) return;
@@ -243,23 +266,23 @@ internal sealed partial class Connection
         tls.Greet();
     }
 
-    // ------------------------------------------------------------------ the transport's
+    // ------------------------------------------------------------------ for the transport
 
-    /// <summary>What arrives still counts, for the session or for a handshake.</summary>
+    /// <summary>True if received data is still needed, by the session or by a handshake.</summary>
     internal bool TakesInput => State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
 
-    /// <summary>The session may be given more now.</summary>
+    /// <summary>True if more data may be delivered to the session now.</summary>
     internal bool MayDeliver => _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending;
 
-    /// <summary>What is queued, as plaintext.</summary>
+    /// <summary>Queued plaintext.</summary>
     internal ref SendQueue Queue => ref _queue;
 
     private bool HasQueued => !_queue.Blocks.IsEmpty || _tenancy.Tls is { Wire.IsEmpty: false };
 
-    /// <summary>Tells the peer that this half ends properly. True when that is to be sent first.</summary>
+    /// <summary>Queues a close_notify for the peer. Returns true if it has to be sent first.</summary>
     private bool SaysGoodbye() => _tenancy.Tls is { } tls && tls.SayGoodbye();
 
-    /// <summary>What had been read of the peer's end is the layer's matter again. False when nothing was.</summary>
+    /// <summary>Passes a FIN that was read back to the layer. Returns false if there was none.</summary>
     internal bool TakeBackPeersEnd()
     {
         bool hasCome = _tenancy.Life.Peer != PeerHalf.Open;
@@ -267,13 +290,13 @@ internal sealed partial class Connection
         return hasCome;
     }
 
-    /// <summary>Nobody hears of the peer's end: it is the end of all.</summary>
+    /// <summary>Records the peer's end without a callback: the connection ends.</summary>
     internal void PeerHasLeft() => _tenancy.Life.PeerFinishes();
 
-    /// <summary>Its FIN waits for the session.</summary>
+    /// <summary>True if the peer's FIN has not been passed to the session yet.</summary>
     internal bool HoldsPeersEnd => _tenancy.Life.HoldsPeersEnd;
 
-    /// <summary>The system took this many bytes of the wire queue.</summary>
+    /// <summary>Records that the system took this many bytes of the wire queue.</summary>
     private void AdvanceWire(TlsTransport tls, long count)
     {
         long plain = tls.Advance(count, out long ofFiles);

@@ -3,12 +3,15 @@ using Whimbrel.Buffers;
 
 namespace Whimbrel.Connections;
 
-/// <summary>Messages of a <see cref="MessageWriter"/> that are longer than one block: the queue takes the blocks themselves.</summary>
+/// <summary>
+/// Messages of a <see cref="MessageWriter"/> that are longer than one block: the queue takes the blocks themselves.
+/// </summary>
 internal sealed partial class Connection
 {
-    /// <param name="first">With those behind it: all of the message. Ours with <see cref="SendResult.Queued"/>.</param>
-    /// <param name="length">Of all of them.</param>
-    /// <param name="generation">The caller's.</param>
+    /// <param name="first">First block of the message, linked to the others. Owned by the connection if the result is
+    /// <see cref="SendResult.Queued"/>.</param>
+    /// <param name="length">Total number of bytes of all blocks.</param>
+    /// <param name="generation">Generation of the caller's session.</param>
     internal SendResult SendWritten(WriterBlock first, int length, uint generation)
     {
         if (IsRefused(length, generation)) return SendResult.Refused;
@@ -18,7 +21,7 @@ internal sealed partial class Connection
         return result;
     }
 
-    /// <summary>The message was admitted.</summary>
+    /// <summary>Queues an admitted message.</summary>
     private void EnqueueWritten(WriterBlock first, int length)
     {
         SettleStrand();
@@ -28,7 +31,8 @@ internal sealed partial class Connection
             block.NextBlock = null;
             if (block.Length < ByReferenceBytes)
             {
-                // As with small memory of others: it would cost the sends around it a block each.
+                // Copied like other small memory, because a separate block would split the fill blocks of neighbouring
+                // sends.
                 Append(block.Written);
                 block.Dispose();
             }
@@ -42,7 +46,7 @@ internal sealed partial class Connection
         MarkDirty();
     }
 
-    /// <summary>Memory that another thread has sent, and that is sent from here on.</summary>
+    /// <summary>Queues memory that another thread has sent.</summary>
     private void EnqueueDrained(IMemoryOwner<byte> owner, int offset, int length)
     {
         if (owner is WriterBlock first) EnqueueWritten(first, length);

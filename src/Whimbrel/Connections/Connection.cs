@@ -5,15 +5,16 @@ using Whimbrel.Buffers;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One stream socket: its state, its unread bytes, its send queue and the session on top. Lives on one loop and is
-/// recycled by it; sessions are not. Follow one byte: <c>CompleteReceive</c> (Connection.Receive.cs) offers it to the
-/// session, whose <c>Send</c> appends it to the fill block and marks the connection dirty (Connection.Send.cs); the
-/// flush at the end of the turn sends it; <c>AdvanceSend</c> returns the block. Connection.Close.cs has all the ends.
+/// One stream socket: its state, unread data, send queue and session. Belongs to one loop, which reuses it; sessions
+/// are not reused. The path of a byte: <c>CompleteReceive</c> (Connection.Receive.cs) passes it to the session, whose
+/// <c>Send</c> appends it to the fill block and marks the connection dirty (Connection.Send.cs). The flush at the end
+/// of the turn sends it, and <c>AdvanceSend</c> returns the block. Connection.Close.cs has all ways in which a
+/// connection ends.
 /// </summary>
 /// <remarks>
-/// Loop's thread only, except for the members that say "any thread". Those go by <see cref="ForeignWord"/>, with
-/// the generation, a closed bit and the bytes other threads have under way, so that a late caller can neither
-/// reach the next tenant of this object nor pass the limit.
+/// Loop's thread only, except for members documented as "any thread". Those use <see cref="ForeignWord"/>, with the
+/// generation, a closed bit and the bytes of sends that other threads have in progress. A late caller can therefore
+/// neither reach the next session of this object nor exceed the limit.
 /// </remarks>
 internal sealed partial class Connection : Resident
 {
@@ -35,7 +36,9 @@ internal sealed partial class Connection : Resident
 
     internal CloseReason Reason => _tenancy.Life.Reason;
 
-    /// <summary>Why it ends, also while the session was not told yet; cause None while it does not.</summary>
+    /// <summary>
+    /// Reason of the end, even if the session was not notified yet; cause None while the connection is not ending.
+    /// </summary>
     internal CloseReason EndSoFar =>
         Reason.Cause != CloseCause.None || _tenancy.SendError == 0 ? Reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError);
 
@@ -43,29 +46,31 @@ internal sealed partial class Connection : Resident
 
     private bool WasConnected => _tenancy.Life.WasConnected;
 
-    /// <summary>Its half is being ended, or was: no sends are taken.</summary>
+    /// <summary>True if the own half is being or was shut down: sends are rejected.</summary>
     internal bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
 
-    /// <summary>OnConnected has not been called yet. Sends are possible from OnTlsHandshakeCompleted on.</summary>
+    /// <summary>True before OnConnected is called. Sends are possible from OnTlsHandshakeCompleted on.</summary>
     internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !WasConnected);
 
-    /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
+    /// <summary>Runs the session's callbacks on the pool; null if they run on the loop.</summary>
     internal Strand? Strand => _tenancy.Strand;
 
-    /// <summary>Only user code that saw the descriptor can have made one.</summary>
+    /// <summary>True if user code may have duplicated the descriptor, because it has seen it.</summary>
     internal override bool MayHaveDuplicate => WasShared || Shard.Options.OnSocketCreated is not null;
 
-    /// <summary>The Socket object of that tenant's connection, or null. Any thread.</summary>
+    /// <summary>Returns the Socket object of this session's connection, or null. Any thread.</summary>
     internal Socket? ShareSocket(uint generation)
     {
-        // tidy: allowed because user code asked; no tenant changes while its socket is shared
+        // tidy: allowed because user code called it; the session does not change while its socket is shared
         lock (Loop.SocketGate) return Generation == generation ? ShareSocket() : null;
     }
 
     /// <summary>Index in the group of all connections of its host on this loop.</summary>
     internal int HostMemberIndex { get; set; } = -1;
 
-    /// <summary>The socket that the engine adopts in Attach; an accepted one already lies here during OnConnecting.</summary>
+    /// <summary>
+    /// The socket that the engine adopts in Attach; an accepted socket is already set during OnConnecting.
+    /// </summary>
     internal RawSocket AdoptedSocket => SharedSocket;
 
     private void Go(ConnectionState next)
@@ -76,7 +81,9 @@ internal sealed partial class Connection : Resident
 
     // ------------------------------------------------------------------ birth
 
-    /// <summary>Gives the object a new tenant. The session is made by the caller, with the factory fenced.</summary>
+    /// <summary>
+    /// Starts a new use of the object. The caller creates the session and catches exceptions of the factory.
+    /// </summary>
     internal void Begin(HostShard shard, Session session, long id, EndPoint? local, PeerAddress remote)
     {
         _tenancy.Shard = shard;
@@ -99,8 +106,8 @@ internal sealed partial class Connection : Resident
     }
 
     /// <summary>
-    /// OnConnecting; then the host goes on, unless that threw or closed. An accepted socket is held meanwhile: the
-    /// attempt may end before it was adopted.
+    /// Calls OnConnecting; then the host continues, unless that callback threw or closed. An accepted socket is kept
+    /// meanwhile, because the attempt may end before it was adopted.
     /// </summary>
     internal void Connecting(RawSocket? accepted)
     {
@@ -109,14 +116,17 @@ internal sealed partial class Connection : Resident
         {
             BeginSharing(accepted.GetValueOrDefault());
         }
-        else if (accepted is { } socket) Loop.Discard(socket); // ended before it began; it has both callbacks all the same
+        // ended before it began; both callbacks are called nevertheless
+        else if (accepted is { } socket) Loop.Discard(socket);
         if (IsNewcomer || SayConnecting()) ConnectingReturned();
     }
 
-    /// <summary>Its session is made when the handshake is done.</summary>
+    /// <summary>True if the session is created after the handshake.</summary>
     private bool IsNewcomer => Session is Newcomer;
 
-    /// <summary>OnConnecting. False on the pool: <see cref="StrandConnecting"/> goes on when it has returned.</summary>
+    /// <summary>
+    /// Calls OnConnecting. Returns false on the pool, where <see cref="StrandConnecting"/> continues after it.
+    /// </summary>
     private bool SayConnecting()
     {
         if (!Tell(SessionCallback.Connecting)) return false;
@@ -126,19 +136,19 @@ internal sealed partial class Connection : Resident
 
     private void ConnectingReturned()
     {
-        // A loop that stops has ended its residents already: who comes now ends here, or the loop would never be empty.
+        // A stopping loop has already ended its handles. A new one ends here; otherwise the loop would never be empty.
         if (Loop.IsStopping) AbortWith(new CloseReason(CloseCause.EngineStopped));
         if (State == ConnectionState.Connecting) Shard.Host.SessionConnecting(this);
     }
 
-    /// <summary>Takes over the socket that was accepted for it.</summary>
+    /// <summary>Attaches the accepted socket of this connection.</summary>
     internal void AdoptHeld()
     {
         _tenancy.HoldsSocket = false;
         Loop.Attach(this);
     }
 
-    /// <summary>Takes over a connected socket, tells the session, starts to read.</summary>
+    /// <summary>Attaches a connected socket, notifies the session, and starts to read.</summary>
     internal void Adopt(RawSocket socket)
     {
         BeginSharing(socket);
@@ -158,19 +168,19 @@ internal sealed partial class Connection : Resident
         else Opened();
     }
 
-    /// <summary>Sends are taken from here on.</summary>
+    /// <summary>Opens the connection for sends.</summary>
     private void TakeSends()
     {
         Go(ConnectionState.Open);
         _queue.Foreign.Begin(Generation, isClosed: false);
     }
 
-    /// <summary>The session hears that it is connected, and reading starts.</summary>
+    /// <summary>Calls OnConnected, and starts to read.</summary>
     private void Opened()
     {
         if (State != ConnectionState.Open) TakeSends();
         _tenancy.Life.Hears(Heard.Connected);
-        // Not None: a pause in OnConnecting stays (contract 10).
+        // Other bits stay set: a pause in OnConnecting continues (contract 10).
         _tenancy.Gate &= ~ReceiveGate.NotOpen;
         CountHeldTime(isShut: true);
         Shard.Members.Add(this);
@@ -194,7 +204,9 @@ internal sealed partial class Connection : Resident
 
     // ------------------------------------------------------------------ callbacks
 
-    /// <summary>Calls the session here, and is true when it has returned; or gives the callback to its strand.</summary>
+    /// <summary>
+    /// Calls the session here and returns true, or passes the callback to its strand and returns false.
+    /// </summary>
     internal bool Tell(SessionCallback callback, object? argument = null)
     {
         if (Strand is { } strand)
@@ -207,7 +219,9 @@ internal sealed partial class Connection : Resident
         return true;
     }
 
-    /// <summary>Runs one override, fenced: what it throws goes to OnError and ends this connection only (contract 4).</summary>
+    /// <summary>
+    /// Calls one override. Its exception is passed to OnError and ends this connection only (contract 4).
+    /// </summary>
     private void Call(SessionCallback callback, object? argument = null)
     {
         Exception? thrown = null;
@@ -226,7 +240,9 @@ internal sealed partial class Connection : Resident
         callback.Behind?.Invoke(Host, Session, argument, State > ConnectionState.Open);
     }
 
-    /// <summary>The session threw: tell it, then end the connection. The call to OnError is fenced as well.</summary>
+    /// <summary>
+    /// Calls OnError after an exception, then ends the connection. Exceptions of OnError are caught too.
+    /// </summary>
     private void FailWith(Exception exception, string callback)
     {
         Loop.EnterCallback(this, "OnError");
@@ -253,7 +269,7 @@ internal sealed partial class Connection : Resident
         Loop.LeaveCallback();
     }
 
-    /// <summary>What a callback asked for and must not happen inside it.</summary>
+    /// <summary>Carries out requests of a callback that must not take effect inside it.</summary>
     private void AfterCallback()
     {
         while (_tenancy.Next is not null && (State == ConnectionState.Open || IsBeginning) && MaySwitch()) SwitchSession();
@@ -262,10 +278,10 @@ internal sealed partial class Connection : Resident
 
     // ------------------------------------------------------------------ hand-over (contract 15)
 
-    /// <summary>An earlier callback has handed over, and what was posted to its session runs first.</summary>
+    /// <summary>True if an earlier callback has handed over, and posts to its session run first.</summary>
     internal bool IsHandingOver => (_tenancy.Gate & ReceiveGate.HandOver) != 0;
 
-    /// <summary>The running callback has handed over.</summary>
+    /// <summary>True if the running callback has handed over.</summary>
     internal bool HasNext => _tenancy.Next is not null;
 
     internal void HandOver(Session next, bool holdsSends)
@@ -284,8 +300,8 @@ internal sealed partial class Connection : Resident
         CancelSessionTimers();
         _tenancy.AtLeast = 0;
         EndHoldsOfSession();
-        // First, so that whatever the old session does in its last callback does not reach the connection any more: it
-        // has its end, and must not get a second one (contract 1).
+        // Detached first, so that actions of the old session in its last callback do not reach the connection. It has
+        // ended and must not end twice (contract 1).
         old.DetachForHandOver();
         EndFeeds(new CloseReason(CloseCause.HandedOver));
         next.AttachByHandOver(this, old);
@@ -294,8 +310,8 @@ internal sealed partial class Connection : Resident
         ChangeHooks(next);
         Shard.Host.SessionReplaced(old, next);
         Exception? thrown = TellHandedOver(old);
-        // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning. Before the connection is
-        // open that is still to come, and the next session gets it.
+        // Also if the connection has ended meanwhile, because the next session must begin before it ends. Before the
+        // connection is open, OnConnected is still to come, and the next session gets it.
         if (WasConnected) Call(SessionCallback.ConnectedByHandOver);
         if (_tenancy.Next is null) ReleaseSends();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
@@ -339,7 +355,7 @@ internal sealed partial class Connection : Resident
 
     // ------------------------------------------------------------------ timers of the session
 
-    /// <summary>It ends with the session. False when the session is ending already, and a timer would outlive it.</summary>
+    /// <summary>Adds a timer to the session, with which it ends. Returns false if the session is ending.</summary>
     internal bool RememberSessionTimer(LoopTimer timer)
     {
         if (State != ConnectionState.Open && !IsBeginning) return false;
@@ -354,14 +370,15 @@ internal sealed partial class Connection : Resident
     {
         if (IsBeginning)
         {
-            // Started in OnConnecting or OnTlsHandshakeCompleted: nothing else comes before OnConnected (contract 1).
+            // Started in OnConnecting or OnTlsHandshakeCompleted: no other callback comes before OnConnected (contract
+            // 1).
             timer.IsHeld = true;
             return;
         }
 
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
         if (State != ConnectionState.Open || timer.IsCancelled) return;
-        if (timer.IsQueued) return; // its last firing waits on the pool
+        if (timer.IsQueued) return; // its last firing is queued for the pool
         timer.IsQueued = Strand is not null;
         if (Tell(SessionCallback.Timer, timer)) AfterCallback();
     }
@@ -383,7 +400,7 @@ internal sealed partial class Connection : Resident
         }
     }
 
-    /// <summary>Timers that were due before the connection was open fire in the next turn.</summary>
+    /// <summary>Releases timers that were due before the connection was open; they fire in the next turn.</summary>
     private void ReleaseHeldTimers()
     {
         for (LoopTimer? t = _tenancy.Timers; t is not null; t = t.NextOfSession)
@@ -397,7 +414,7 @@ internal sealed partial class Connection : Resident
     private void CancelSessionTimers()
     {
         LoopTimer? timers = _tenancy.Timers;
-        _tenancy.Timers = null; // each is out of the list before it is cancelled: there is none to search
+        _tenancy.Timers = null; // cleared first, so that a cancelled timer does not search the list
         for (LoopTimer? t = timers; t is not null; t = t.NextOfSession)
         {
             t.IsListed = false;
@@ -469,7 +486,7 @@ internal sealed partial class Connection : Resident
 
         if (_tenancy.SendError != 0 && _tenancy.Gate != ReceiveGate.None)
         {
-            // Nobody will read the rest: the end is noticed now (contract 10).
+            // The remaining data will not be read, so the connection ends now (contract 10).
             Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
             return;
         }

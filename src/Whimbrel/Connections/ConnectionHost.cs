@@ -6,8 +6,8 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What a connection needs of the server or client it belongs to, so that connections know neither. One per server or
-/// client; calls come on the connection's loop.
+/// Services of the server or client that a connection belongs to, so that connections refer to neither. One per server
+/// or client; called on the connection's loop.
 /// </summary>
 internal abstract class ConnectionHost
 {
@@ -36,10 +36,10 @@ internal abstract class ConnectionHost
 
     internal Engine Engine { get; }
 
-    /// <summary>Connections ended as slow consumers so far.</summary>
+    /// <summary>Number of connections ended as slow consumers so far.</summary>
     internal long SlowConsumers => Volatile.Read(ref _slowConsumers);
 
-    /// <summary>Exceptions of the user's code for this host so far.</summary>
+    /// <summary>Number of exceptions of this host's user code so far.</summary>
     internal long UserExceptions => Volatile.Read(ref _userExceptions);
 
     internal ConnectionOptions Options { get; }
@@ -49,44 +49,49 @@ internal abstract class ConnectionHost
 
     internal bool BackPressure { get; }
 
-    /// <summary>The TLS that every connection of this host begins with; null without.</summary>
+    /// <summary>TLS profile with which every connection of this host begins; null without TLS.</summary>
     internal TlsProfile? Tls { get; private protected init; }
 
-    /// <summary>All connections of this host.</summary>
+    /// <summary>Group of all connections of this host.</summary>
     internal SessionGroup Everyone { get; }
 
     /// <summary>The server or client itself.</summary>
     internal abstract object Owner { get; }
 
-    /// <summary>A listener of this host accepted a socket. On the listener's loop. A host that does not listen never gets one.</summary>
+    /// <summary>
+    /// Called when a listener of this host has accepted a socket, on the listener's loop. Never called for a host
+    /// without listeners.
+    /// </summary>
     internal virtual void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local) => listener.Loop.Discard(socket);
 
-    /// <summary>An accepted socket could not be prepared, and is closed. On the listener's loop.</summary>
+    /// <summary>Called when an accepted socket could not be prepared and is closed, on the listener's loop.</summary>
     internal virtual void AcceptFailed(NetworkException fault)
     {
     }
 
-    /// <summary>A listener of this host closed a connection for want of descriptors.</summary>
+    /// <summary>Called when a listener of this host has closed a connection for lack of descriptors.</summary>
     internal virtual void CountShed()
     {
     }
 
-    /// <summary>A listener of this host met the descriptor limit.</summary>
+    /// <summary>Called when a listener of this host has reached the descriptor limit.</summary>
     internal virtual void NoteDescriptorLimit(int error)
     {
     }
 
-    /// <summary>A listener of this host accepts no more and is being closed: its socket listens no longer.</summary>
+    /// <summary>Called when a listener of this host accepts no more and is being closed.</summary>
     internal virtual void ListenerEnded(Listener listener, int error)
     {
     }
 
-    /// <summary>A listener of this host failed many times in a row and rests before it goes on. Told at most once a minute.</summary>
+    /// <summary>Reports that a listener of this host failed repeatedly and pauses. At most once a minute.</summary>
     internal virtual void NoteAcceptFailing(Listener listener, int error)
     {
     }
 
-    /// <summary>A connection of this host was ended because its peer reads too slowly. Told at most once a minute.</summary>
+    /// <summary>
+    /// Reports that a connection of this host was ended because its peer reads too slowly. At most once a minute.
+    /// </summary>
     internal void NoteSlowConsumer(Session session, long pending, long limit)
     {
         Interlocked.Increment(ref _slowConsumers);
@@ -97,8 +102,10 @@ internal abstract class ConnectionHost
             "slow-consumer.md"));
     }
 
-    /// <summary>A broadcast was larger than a member's queue may ever be: that member goes without it. Told at most
-    /// once a minute.</summary>
+    /// <summary>
+    /// Reports that a broadcast was larger than a member's queue can be, so that the member does not receive it. At
+    /// most once a minute.
+    /// </summary>
     internal void NoteTooLarge(Session session, int length, long limit)
     {
         if (!_largeNotices.TryTake(Engine.NowMs)) return;
@@ -108,7 +115,9 @@ internal abstract class ConnectionHost
             "message-too-large.md"));
     }
 
-    /// <summary>A session took nothing of what is unread, and the limit is reached. At most one notice a minute.</summary>
+    /// <summary>
+    /// Reports that a session consumed nothing and the limit of unread data is reached. At most once a minute.
+    /// </summary>
     internal void NoteUnreadLimit(Session session, int unread)
     {
         if (!_unreadNotices.TryTake(Engine.NowMs)) return;
@@ -118,7 +127,7 @@ internal abstract class ConnectionHost
             "message-too-large.md"));
     }
 
-    /// <summary>A file that was being sent was not what had been promised of it. Told at most once a minute.</summary>
+    /// <summary>Reports that a file changed while it was being sent. At most once a minute.</summary>
     internal void NoteFile(Session session, Exception fault)
     {
         if (!_fileNotices.TryTake(Engine.NowMs)) return;
@@ -131,13 +140,14 @@ internal abstract class ConnectionHost
 
     internal void CountUserException() => Interlocked.Increment(ref _userExceptions);
 
-    /// <summary>An override threw, and the session has no OnError of its own.</summary>
-    /// <param name="session">Its session.</param>
-    /// <param name="callback">What threw.</param>
-    /// <param name="exception">What was thrown.</param>
-    /// <param name="isCaught">A protocol has caught it, and the connection continues.</param>
-    /// <param name="advice">How to handle such exceptions; null for the override, where the class of the session is the user's.</param>
-    /// <param name="outcome">What the peer gets, by that protocol; null when it continues.</param>
+    /// <summary>Reports an exception of an override of a session without OnError.</summary>
+    /// <param name="session">Session of the override.</param>
+    /// <param name="callback">Name of the override.</param>
+    /// <param name="exception">Exception that it threw.</param>
+    /// <param name="isCaught">True if a protocol has caught it, and the connection continues.</param>
+    /// <param name="advice">How to handle such exceptions; null to suggest an override if the session's class is the
+    /// user's.</param>
+    /// <param name="outcome">Effect on the peer, according to that protocol; null if it continues.</param>
     internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false, string? advice = null, string? outcome = null)
     {
         advice ??= UserCode.IsOfUser(session.GetType()) ? "Override OnError to handle it yourself." : "";
@@ -145,41 +155,49 @@ internal abstract class ConnectionHost
         NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, advice.Length == 0 ? consequence : $"{consequence} {advice}");
     }
 
-    /// <summary>User code threw, and nobody else was told. Once a minute for each piece of code and class of exception.</summary>
+    /// <summary>
+    /// Reports an exception of user code without a handler. Once a minute for each place and exception type.
+    /// </summary>
     internal void NoteUserException(string what, string which, Exception exception, string consequence)
     {
         string type = exception.GetType().Name;
-        // Servers are few, and tell their own; clients may be very many.
+        // Servers are few, and each reports its own; clients may be very many.
         string place = IsAccepting || Options.OnDiagnosticEvent is not null ? $"{System.Runtime.CompilerServices.RuntimeHelpers.GetHashCode(Owner)}: " : "";
         if (!Engine.ExceptionNotices.TryTake($"{place}{what}: {type}", Engine.NowMs, out long leftOut)) return;
         NoteSession(new DiagnosticEvent(DiagnosticEventKind.UserException, $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
     }
 
-    /// <summary>The handler of a stream begins: a stop waits for it. Where the session's callbacks run.</summary>
+    /// <summary>
+    /// Called when the handler of a stream begins, where the session's callbacks run. A stop waits for it.
+    /// </summary>
     internal virtual void HandlerBegan(Session session)
     {
     }
 
-    /// <summary>The handler has returned. Any thread.</summary>
+    /// <summary>Called when the handler has returned. Any thread.</summary>
     internal virtual void HandlerEnded(Session session)
     {
     }
 
-    /// <summary>A time of the stopwatch when somebody wants to know how long the handshake takes that begins now, zero otherwise.</summary>
+    /// <summary>
+    /// Returns the stopwatch time if the duration of the handshake that begins now is measured; otherwise zero.
+    /// </summary>
     internal virtual long HandshakeBegins() => 0;
 
-    /// <summary>A handshake is done (<paramref name="info"/> says how) or has failed whose beginning was wanted. On its loop.</summary>
+    /// <summary>
+    /// Called on the loop when a measured handshake has succeeded (<paramref name="info"/>) or failed.
+    /// </summary>
     internal virtual void HandshakeEnded(long since, TlsInfo? info, string? failure)
     {
     }
 
-    /// <summary>A TLS handshake failed. Told at most once a minute; all are counted.</summary>
+    /// <summary>Reports a failed TLS handshake. At most once a minute; all are counted.</summary>
     internal void NoteHandshake(CloseReason reason, string page)
     {
         if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new DiagnosticEvent(DiagnosticEventKind.TlsHandshake, $"{reason}. Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
     }
 
-    /// <summary>The peer's bytes are no frames of the session's format. At most one notice a minute.</summary>
+    /// <summary>Reports received data that is not a frame of the session's format. At most once a minute.</summary>
     internal void NoteMismatch(Session session, Exception error)
     {
         if (!_protocolNotices.TryTake(Engine.NowMs)) return;
@@ -189,7 +207,9 @@ internal abstract class ConnectionHost
             "protocol-mismatch.md"));
     }
 
-    /// <summary>A session of calls has answered none for a while, and receives nothing. At most one notice a minute.</summary>
+    /// <summary>
+    /// Reports that a session of calls has answered none for a while, and receives nothing. At most once a minute.
+    /// </summary>
     internal void NoteOpenCalls(Session session, int open, double seconds)
     {
         if (!_callNotices.TryTake(Engine.NowMs)) return;
@@ -199,18 +219,18 @@ internal abstract class ConnectionHost
             "protocol-mismatch.md"));
     }
 
-    /// <summary>A certificate could not be loaded anew, or has expired. Any thread.</summary>
+    /// <summary>Reports that a certificate could not be reloaded, or has expired. Any thread.</summary>
     internal void NoteCertificate(string message)
     {
         if (_certificateNotices.TryTake(Engine.NowMs)) NoteSession(new DiagnosticEvent(DiagnosticEventKind.Certificate, message, "tls-certificate.md"));
     }
 
-    /// <summary>Something about one of its sessions that an operator should know.</summary>
+    /// <summary>Reports a diagnostic event about one of this host's sessions.</summary>
     internal abstract void NoteSession(DiagnosticEvent notice);
 
     /// <summary>
-    /// The handshake of a <see cref="Newcomer"/> is done: the session it gets, or null when none could be made, which was told. What it threw
-    /// is given for the reason.
+    /// Creates the session of a <see cref="Newcomer"/> after its handshake. Returns null if none could be created,
+    /// which has been reported; the exception is returned for the close reason.
     /// </summary>
     internal virtual Session? MakeSession(Newcomer newcomer, TlsInfo tls, out Exception? thrown)
     {
@@ -218,39 +238,39 @@ internal abstract class ConnectionHost
         return null;
     }
 
-    /// <summary>After the session's own OnConnecting, where that ran; the session may be closed here.</summary>
+    /// <summary>Called after the session's own OnConnecting, if that ran; the session may be closed here.</summary>
     internal virtual void SessionBegan(Session session)
     {
     }
 
-    /// <summary>The session's OnConnecting has returned, and the attempt goes on: adopt what was accepted, or dial.</summary>
+    /// <summary>Called when the session's OnConnecting has returned: adopts the accepted socket, or connects.</summary>
     internal abstract void SessionConnecting(Connection connection);
 
-    /// <summary>After the session's own OnConnected.</summary>
+    /// <summary>Called after the session's own OnConnected.</summary>
     internal abstract void SessionConnected(Session session);
 
-    /// <summary>The same for a session that took the connection over.</summary>
+    /// <summary>Called after OnConnected of a session that took the connection over.</summary>
     internal virtual void SessionTookOver(Session session)
     {
     }
 
-    /// <summary>The session's OnConnected has thrown. Before its OnError.</summary>
+    /// <summary>Called before OnError if the session's OnConnected has thrown.</summary>
     internal virtual void SessionFailedToBegin(Session session, Exception exception)
     {
     }
 
-    /// <summary>After the session's own OnDisconnecting.</summary>
+    /// <summary>Called after the session's own OnDisconnecting.</summary>
     internal virtual void SessionDisconnecting(Session session, CloseReason reason)
     {
     }
 
-    /// <summary>Before the session's last callback: the place is free again (contract 1).</summary>
+    /// <summary>Called before the session's last callback: its place is free again (contract 1).</summary>
     internal abstract void SessionEnding(Session session);
 
-    /// <summary>After the session's last callback.</summary>
+    /// <summary>Called after the session's last callback.</summary>
     internal abstract void SessionEnded(Session session, CloseReason reason, bool wasConnected);
 
-    /// <summary>The session whose connection goes on with another one.</summary>
+    /// <summary>Called when a connection continues with another session.</summary>
     internal abstract void SessionReplaced(Session old, Session next);
 
     internal HostShard ShardOf(Loop loop)
@@ -264,7 +284,7 @@ internal abstract class ConnectionHost
         // tidy: allowed because it runs once for each loop that a host meets
         lock (_gate)
         {
-            // Copied before it is changed: readers hold the old table without a lock.
+            // Copied before the change, because readers use the old table without a lock.
             HostShard?[] shards = new HostShard?[Math.Max(_hostShards.Length, loop.Index + 1)];
             _hostShards.CopyTo(shards, 0);
             HostShard shard = shards[loop.Index] ??= new HostShard(this, loop);

@@ -1,40 +1,46 @@
 namespace Whimbrel.Connections;
 
-/// <summary>The one lifetime of a connection. Legal steps go downwards; <see cref="Free"/> follows only <see cref="Closed"/>.</summary>
+/// <summary>
+/// States of a connection. Legal transitions go downwards; <see cref="Free"/> follows only <see cref="Closed"/>.
+/// </summary>
 internal enum ConnectionState : byte
 {
-    /// <summary>In the pool of its loop.</summary>
+    /// <summary>The connection is in the pool of its loop.</summary>
     Free,
 
-    /// <summary>Has a session, not yet a connected socket.</summary>
+    /// <summary>The connection has a session, but no connected socket yet.</summary>
     Connecting,
 
-    /// <summary>Has a socket, and TLS is being agreed on; the session hears of the connection afterwards.</summary>
+    /// <summary>
+    /// The connection has a socket, and a TLS handshake is in progress. The session is notified afterwards.
+    /// </summary>
     Handshaking,
 
-    /// <summary>Sends; delivers after OnConnected, before which OnTlsHandshakeCompleted may be called.</summary>
+    /// <summary>
+    /// Sends are possible. Data is delivered after OnConnected, before which OnTlsHandshakeCompleted may be called.
+    /// </summary>
     Open,
 
     /// <summary>
-    /// Close was called while the handshake of an upgrade runs and something waits for it: delivers nothing, takes no sends, and
-    /// drains when the handshake is done. Only the handshake may still fail, and is the reason then.
+    /// Close was called during the handshake of an upgrade, with sends waiting for it. Nothing is delivered, sends are
+    /// rejected, and draining starts after the handshake. Only a failure of the handshake replaces the reason.
     /// </summary>
     Concluding,
 
-    /// <summary>Close was called: delivers nothing, sends what is queued.</summary>
+    /// <summary>Close was called: nothing is delivered, queued data is sent.</summary>
     Draining,
 
-    /// <summary>FIN is sent: discards input until the peer's FIN, a byte limit or a deadline.</summary>
+    /// <summary>FIN is sent: received data is discarded until the peer's FIN, a byte limit or a deadline.</summary>
     Lingering,
 
-    /// <summary>The engine was asked to close the descriptor.</summary>
+    /// <summary>The engine was called to close the descriptor.</summary>
     Detaching,
 
-    /// <summary>The descriptor is closed; the session's last callback is still owed.</summary>
+    /// <summary>The descriptor is closed; the session's last callback is still to come.</summary>
     Closed,
 }
 
-/// <summary>Why a connection is not being read. Reading is on when no bit is set (contract 10).</summary>
+/// <summary>Reasons for which a connection is not read. It is read if no bit is set (contract 10).</summary>
 [Flags]
 internal enum ReceiveGate : ushort
 {
@@ -43,19 +49,19 @@ internal enum ReceiveGate : ushort
     BackPressure = 2,
     Mailbox = 4,
 
-    /// <summary>The peer has finished: there is nothing more to read.</summary>
+    /// <summary>The peer has sent FIN: there is nothing more to read.</summary>
     Finished = 8,
 
-    /// <summary>Not yet connected.</summary>
+    /// <summary>The connection is not connected yet.</summary>
     NotOpen = 16,
 
-    /// <summary>As much waits for the thread pool as may wait (contract 14).</summary>
+    /// <summary>The limit of data that waits for the thread pool is reached (contract 14).</summary>
     Pool = 32,
 
-    /// <summary>The session hands over, and what was posted to it runs first (contract 18).</summary>
+    /// <summary>The session hands over, and posts to it run first (contract 18).</summary>
     HandOver = 64,
 
-    /// <summary>Whoever reads a body of the session has not asked for more.</summary>
+    /// <summary>The reader of a body stream has not requested more.</summary>
     Reader = 128,
 
     /// <summary>An OnReceivedAsync of the session has not completed.</summary>

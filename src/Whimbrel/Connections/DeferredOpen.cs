@@ -1,18 +1,22 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// A fast open of one connection, until the peer has answered. It is writable until something is sent, and again with the answer: a session that
-/// has nothing to say would wait for ever, so an empty send asks the peer all the same. Shutting down before the answer would break the attempt
-/// off, and what went out with it: a FIN waits here. In an engine's slot; the loop's thread.
+/// A fast open of one connection, until the peer has answered. The socket is writable until something is sent, and
+/// again after the answer. A session that sends nothing would wait forever, so an empty send starts the connect.
+/// Shutting down before the answer would abort the connect and the data sent with it, so a FIN waits here. Part of an
+/// engine's slot; the loop's thread.
 /// </summary>
 internal struct DeferredOpen(bool isUnderWay)
 {
     private bool _finishesLater;
 
-    /// <summary>The peer has not answered.</summary>
+    /// <summary>True until the peer has answered.</summary>
     internal bool IsUnderWay { get; private set; } = isUnderWay;
 
-    /// <summary>It is writable, or has ended by an error: then there is nothing to open, and receiving reports it. False when the answer is still to come.</summary>
+    /// <summary>
+    /// Called when the socket is writable, or has failed; then receiving reports the error. Returns false if the answer
+    /// is still to come.
+    /// </summary>
     internal bool TryEnd(SocketCalls sockets, int fd, bool hasEnded)
     {
         if (!hasEnded && !sockets.OpenDeferred(fd)) return false;
@@ -21,7 +25,7 @@ internal struct DeferredOpen(bool isUnderWay)
         return true;
     }
 
-    /// <summary>Sends FIN, when the peer has answered.</summary>
+    /// <summary>Sends FIN as soon as the peer has answered.</summary>
     internal void ShutdownSend(SocketCalls sockets, int fd)
     {
         if (IsUnderWay) _finishesLater = true;

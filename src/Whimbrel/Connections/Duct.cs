@@ -4,18 +4,22 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The pipe of the system through which bytes go from one socket of a loop to another without a copy. One for each loop, made when it is needed, and
-/// empty between two of its uses: what the second socket does not take is read out into memory. Owner: the loop; its thread only.
+/// The pipe of the kernel through which data moves from one socket of a loop to another without a copy. One for each
+/// loop, created on demand, and empty between two uses: data that the second socket does not take is read into memory.
+/// Owned by the loop; its thread only.
 /// </summary>
-/// <param name="sockets">What is asked of the system.</param>
-/// <param name="largeBlock">Of the loop: what the second socket does not take has room in it.</param>
-// Safe: pointers go through to the system call; the block is the loop's until the callback has returned.
+/// <param name="sockets">System calls on sockets.</param>
+/// <param name="largeBlock">Large block of the loop, for data that the second socket does not take.</param>
+// Safe: pointers are passed to the system call; the block is the loop's until the callback has returned.
 internal sealed unsafe class Duct(SocketCalls sockets, LargeBlock largeBlock)
 {
-    /// <summary>Room for so much, and so much at a time.</summary>
+    /// <summary>Capacity of the pipe, and most bytes of one transfer.</summary>
     internal const int Bytes = 256 * 1024;
 
-    /// <summary>So much at a time, once, and the connection's bytes come this way: for fewer the two calls more cost what the two copies less save.</summary>
+    /// <summary>
+    /// Size of a receive from which a connection's data is spliced. For fewer bytes, two additional calls cost more
+    /// than two copies.
+    /// </summary>
     internal const int FromBytes = 16 * 1024;
 
     private int _entry = -1;
@@ -23,14 +27,15 @@ internal sealed unsafe class Duct(SocketCalls sockets, LargeBlock largeBlock)
     private bool _isRefused;
 
     /// <summary>
-    /// What has arrived at one socket goes to the other, and what that one does not take the usual way. How many bytes; 0 when it was none and a plain
-    /// receive has to find out why; or minus the error number that the source has to be told of.
+    /// Moves data that has arrived at one socket to the other; data that this does not take is delivered as a normal
+    /// receive. Returns the number of bytes; 0 if there was none and a normal receive has to find out why; or a negated
+    /// error number for the source.
     /// </summary>
-    /// <param name="source">Whose socket the bytes come from.</param>
-    /// <param name="from">Its socket: calls on it do not wait, or something has arrived there.</param>
-    /// <param name="target">Where they go.</param>
-    /// <param name="to">Its socket.</param>
-    /// <param name="toWaits">Calls on that one wait, and must not meanwhile.</param>
+    /// <param name="source">Connection to read from.</param>
+    /// <param name="from">Socket of the source. It is non-blocking, or has received data.</param>
+    /// <param name="target">Connection to write to.</param>
+    /// <param name="to">Socket of the target.</param>
+    /// <param name="toWaits">True if the target's socket is blocking; it is made non-blocking for the call.</param>
     internal int Pass(Connection source, int from, Connection target, int to, bool toWaits = false)
     {
         int count = Fill(from);
@@ -57,21 +62,24 @@ internal sealed unsafe class Duct(SocketCalls sockets, LargeBlock largeBlock)
     }
 
     /// <summary>
-    /// So many came from the socket, 0 for none, or minus the error number. That there is none is not taken for the end: before an urgent byte the system
-    /// says the same.
+    /// Reads from a socket into the pipe. Returns the number of bytes, 0 for none, or a negated error number. None is
+    /// not taken for the end of the stream, because the system returns the same before an urgent byte.
     /// </summary>
     private int Fill(int socket)
     {
         if (_isRefused) return 0;
-        // Out of descriptors, perhaps, which passes: meanwhile bytes are copied.
+        // Descriptors may be exhausted temporarily; until then data is copied.
         if (_entry < 0 && sockets.OpenDuct(Bytes, out _entry, out _exit) != 0) return 0;
         int count = sockets.Splice(socket, _entry, Bytes);
         _isRefused = count is -Errno.EINVAL or -Errno.ENOSYS;
-        // Memory may be short for this way only.
+        // Memory may be insufficient for this way only.
         return _isRefused || count is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM ? 0 : count;
     }
 
-    /// <summary>How many of those that lie in it the socket took. An error ends it; without one the rest has no room now.</summary>
+    /// <summary>
+    /// Writes the pipe to a socket. Returns the number of bytes taken. Without an error, the socket has no space for
+    /// the rest now.
+    /// </summary>
     private int Empty(int socket, int count, out int error)
     {
         error = 0;
@@ -92,7 +100,10 @@ internal sealed unsafe class Duct(SocketCalls sockets, LargeBlock largeBlock)
         return taken;
     }
 
-    /// <summary>Splice has no flag that says not to wait for room. Operations under way have asked before, and none is handed over meanwhile.</summary>
+    /// <summary>
+    /// Writes to a blocking socket, because splice has no flag against blocking. Operations in progress have checked
+    /// the mode before, and none is submitted meanwhile.
+    /// </summary>
     private int EmptyIntoWaiting(int socket, int count, out int error)
     {
         error = 0;
@@ -102,7 +113,7 @@ internal sealed unsafe class Duct(SocketCalls sockets, LargeBlock largeBlock)
         return taken;
     }
 
-    /// <summary>Takes the rest out of it. False: it could not be had, and is lost.</summary>
+    /// <summary>Reads the rest out of the pipe. Returns false if that failed and the rest is lost.</summary>
     private bool TryRead(byte* memory, int count)
     {
         for (int read = 0; read < count;)
@@ -111,7 +122,7 @@ internal sealed unsafe class Duct(SocketCalls sockets, LargeBlock largeBlock)
             if (got == -Errno.EINTR) continue;
             if (got <= 0)
             {
-                // Whatever lies in it is nobody's any more.
+                // Remaining data in the pipe must not reach another connection.
                 Free();
                 return false;
             }

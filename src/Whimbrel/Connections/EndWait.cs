@@ -3,8 +3,8 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Somebody awaits the end of a session. In a list of it until then; in a list of its strand too when one of its own callbacks may block on
-/// it: whichever comes first.
+/// Awaitable end of a session. In a list of the session until then, and also in a list of its strand if one of the
+/// session's own callbacks may block on it. The first of the two completes it.
 /// </summary>
 internal sealed class EndWait : Completion<CloseReason>, IEndWait
 {
@@ -25,7 +25,7 @@ internal sealed class EndWait : Completion<CloseReason>, IEndWait
     {
     }
 
-    /// <summary>Stands in the place of the list when the session has ended: nobody waits any more.</summary>
+    /// <summary>Marks the list of an ended session: nothing is added any more.</summary>
     internal static EndWait Over { get; } = new();
 
     internal EndWait? Next { get; set; }

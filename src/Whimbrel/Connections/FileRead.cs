@@ -4,12 +4,13 @@ using Whimbrel.Buffers;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One piece of a file, read on the thread pool for a connection whose engine or layer needs it in memory: a disk may be slow, and a
-/// loop must not wait for it. Owner of that memory, which is queued as it is. The piece bounds what a connection has of files in memory.
+/// One piece of a file, read on the thread pool for a connection with an engine or TLS layer that needs it in memory. A
+/// disk may be slow, and a loop must not wait for it. Owner of that memory, which is queued as it is. The size of a
+/// piece limits the file data that a connection has in memory.
 /// </summary>
 internal sealed class FileRead : IMemoryOwner<byte>
 {
-    /// <summary>Enough for a few sends, so that the way to the pool and back is paid for.</summary>
+    /// <summary>Enough for several sends, so that the switch to the pool and back is worthwhile.</summary>
     internal const int MostBytes = 128 * 1024;
 
     private readonly Connection _connection;
@@ -33,7 +34,7 @@ internal sealed class FileRead : IMemoryOwner<byte>
 
     Memory<byte> IMemoryOwner<byte>.Memory => _bytes;
 
-    /// <summary>Bytes that were read. None, without a fault: the file ends there.</summary>
+    /// <summary>Number of bytes read. 0 without a fault: the end of the file.</summary>
     internal int Count { get; private set; }
 
     internal Exception? Fault { get; private set; }
@@ -72,7 +73,7 @@ internal sealed class FileRead : IMemoryOwner<byte>
         else Dispose();
     }
 
-    /// <summary>Sent, or not wanted any more. Any thread.</summary>
+    /// <summary>Called when the piece was sent, or is not needed any more. Any thread.</summary>
     public void Dispose()
     {
         if (_bytes is { } bytes) ArrayPool<byte>.Shared.Return(bytes);

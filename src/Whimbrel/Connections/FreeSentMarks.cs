@@ -2,7 +2,10 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
-/// <summary>Free marks of one loop, last in first out: some for its own thread, which takes no lock, and some for all others.</summary>
+/// <summary>
+/// Free marks of one loop, last in first out: a stack for its own thread, without a lock, and one for all other
+/// threads.
+/// </summary>
 internal sealed class FreeSentMarks
 {
     internal const int MostKept = 256;
@@ -15,7 +18,8 @@ internal sealed class FreeSentMarks
     {
         SentMark? mark;
         if (loop.IsCurrent) return _ofLoop.TryPop(out mark) ? mark : new SentMark(loop);
-        // tidy: allowed because marks of other threads are taken on one and given back on another; a few instructions, never nested
+        // tidy: allowed because marks of other threads are taken on one and returned on another; a few instructions,
+        // never nested
         lock (_gate) return _ofOthers.TryPop(out mark) ? mark : new SentMark(loop);
     }
 
@@ -27,7 +31,8 @@ internal sealed class FreeSentMarks
             return;
         }
 
-        // tidy: allowed because marks of other threads are taken on one and given back on another; a few instructions, never nested
+        // tidy: allowed because marks of other threads are taken on one and returned on another; a few instructions,
+        // never nested
         lock (_gate)
         {
             if (_ofOthers.Count < MostKept) _ofOthers.Push(mark);

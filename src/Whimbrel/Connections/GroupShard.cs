@@ -5,9 +5,9 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// A group's members on one loop. Loop's thread only, but for the count. Small broadcasts of one turn are written once
-/// into a run that members queue by reference; a member that is up to date only moves its end. The run goes back to the
-/// loop's pool when all have sent it, so a quiet group holds none.
+/// Members of a group on one loop. Loop's thread only, except the count. Small broadcasts of one turn are written once
+/// into a run that members queue by reference; a member that has sent the previous ones only extends its reference. The
+/// run returns to the loop's pool when all members have sent it, so a quiet group holds none.
 /// </summary>
 internal sealed class GroupShard
 {
@@ -18,9 +18,10 @@ internal sealed class GroupShard
     private readonly bool _isHost;
     private RunWriter _runs;
 
-    // The first _end places; one that was left during a walk is empty until the outermost walk has ended.
+    // The first _end entries. An entry that is removed during an enumeration stays empty until the outermost
+    // enumeration has ended.
     private Connection?[] _members = [];
-    private byte[] _classes = []; // of the same places; shorter, all behind it are of class 0
+    private byte[] _classes = []; // of the same entries; entries beyond its length have class 0
     private int _end;
     private int _count;
     private int _walks;
@@ -43,7 +44,7 @@ internal sealed class GroupShard
 
     internal int Count => Volatile.Read(ref _count);
 
-    /// <summary>The members of now: a copy, for who ends or tells them.</summary>
+    /// <summary>Copy of the current members, for code that ends or notifies them.</summary>
     internal Connection[] Members
     {
         get
@@ -59,7 +60,9 @@ internal sealed class GroupShard
         }
     }
 
-    /// <summary>The typical member is behind: producers that ask should wait. Any thread.</summary>
+    /// <summary>
+    /// True if the average member has a backlog, so that producers that check it should wait. Any thread.
+    /// </summary>
     internal bool IsCongested => Volatile.Read(ref _isCongested);
 
     // ------------------------------------------------------------------ members
@@ -70,7 +73,8 @@ internal sealed class GroupShard
     {
         if (_isHost) return connection.HostMemberIndex;
         if (connection.MembershipsIfAny is not { } memberships) return -1;
-        // From the end, where an ending connection takes them out: one in thousands of groups does not search for each.
+        // From the end, where an ending connection removes them: a member of thousands of groups does not search for
+        // each.
         for (int i = memberships.Count - 1; i >= 0; i--)
         {
             if (ReferenceEquals(memberships[i].Shard, this)) return memberships[i].Index;
@@ -116,7 +120,7 @@ internal sealed class GroupShard
         if (index < 0) return;
         int memberClass = ClassAt(index);
         _members[index] = null;
-        // In a walk nobody is moved: whoever was moved would be served twice, or not at all.
+        // During an enumeration no member is moved, because it could be served twice, or not at all.
         if (_walks == 0) FillPlace(index);
         SetIndex(connection, -1);
         Volatile.Write(ref _count, _count - 1);
@@ -124,7 +128,7 @@ internal sealed class GroupShard
         Group.MemberRemoved(memberClass);
     }
 
-    /// <summary>The last member moves to an empty place; with it go the empty ones at the end.</summary>
+    /// <summary>Moves the last member to an empty entry, and drops empty entries at the end.</summary>
     private void FillPlace(int index)
     {
         while (_end > 0 && _members[_end - 1] is null) _end--;
@@ -149,7 +153,7 @@ internal sealed class GroupShard
         _classes[index] = (byte)memberClass;
     }
 
-    /// <summary>The places that were left during a walk are filled when the outermost one has ended.</summary>
+    /// <summary>Ends an enumeration. Entries emptied during it are filled when the outermost one has ended.</summary>
     private void EndWalk()
     {
         if (--_walks > 0 || _end == _count) return;
@@ -159,7 +163,7 @@ internal sealed class GroupShard
         }
     }
 
-    /// <summary>The group was held for this join: it has a member more, or the hold is given back.</summary>
+    /// <summary>Completes a join, for which the group was held: adds the member, or releases the hold.</summary>
     internal void DrainJoin(Connection connection, uint generation, int memberClass)
     {
         if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection)) Add(connection, memberClass);
@@ -173,7 +177,8 @@ internal sealed class GroupShard
 
     internal void DrainLeaveAll()
     {
-        // Whoever joins meanwhile, told that the last has left, comes behind and stays.
+        // Members that join during this call (called because the last one has left) are added after the others and
+        // stay.
         _walks++;
         for (int i = _end - 1; i >= 0; i--)
         {
@@ -185,8 +190,10 @@ internal sealed class GroupShard
 
     // ------------------------------------------------------------------ broadcasts
 
-    /// <summary>A broadcast from this loop's own thread: served at once, behind what its members were sent before on
-    /// other threads (contract 7): the caller may have come from there.</summary>
+    /// <summary>
+    /// Broadcasts from this loop's own thread: queued at once, after earlier sends of other threads to the members
+    /// (contract 7), because the caller may have come from there.
+    /// </summary>
     internal BroadcastResult Broadcast(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
         Loop.GatheringStrands.Post();
@@ -195,22 +202,23 @@ internal sealed class GroupShard
         return Broadcast(data.Bytes, [data.Length], isByClass: false, except, predicate);
     }
 
-    /// <param name="data">The bytes of all messages.</param>
-    /// <param name="messages">The lengths of joined messages, which all go to everybody; or of one message's forms, by class.</param>
-    /// <param name="isByClass">Which of the two.</param>
-    /// <param name="except">Does not get it.</param>
-    /// <param name="predicate">Chooses.</param>
+    /// <param name="data">Bytes of all messages.</param>
+    /// <param name="messages">Lengths of joined messages, which all members get; or lengths of one message's forms, by
+    /// class.</param>
+    /// <param name="isByClass">True if <paramref name="messages"/> has forms.</param>
+    /// <param name="except">Session that does not get it; or null.</param>
+    /// <param name="predicate">Selects the members; or null.</param>
     private BroadcastResult Broadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, Session? except, Func<Session, bool>? predicate)
     {
         if (_count == 0 || data.IsEmpty) return default;
-        // A predicate or a notice may broadcast or leave in the middle: the run is held.
+        // A predicate or a diagnostic event handler may broadcast or leave meanwhile, so a reference holds the run.
         Run run = _runs.Write(data, out int start);
         BroadcastResult result = Distribute(run, start, data.Length, messages, isByClass, except, predicate);
         Loop.Blocks.Release(run);
         return result;
     }
 
-    /// <summary>Queues the user's memory itself. The loan is given back when the last member has sent it.</summary>
+    /// <summary>Queues the user's memory itself. The reference is released when the last member has sent it.</summary>
     private BroadcastResult BroadcastShared(IMemoryOwner<byte> loan, int offset, int length, Session? except, Func<Session, bool>? predicate)
     {
         Run run;
@@ -220,7 +228,8 @@ internal sealed class GroupShard
         }
         catch (Exception e)
         {
-            // The user's memory could not be pinned: as with a predicate that throws, the members go without.
+            // The user's memory could not be pinned. The members do not get the message, as with a predicate that
+            // throws.
             Loop.Engine.ReportException(SharedText, e);
             GiveBack(loan);
             return default;
@@ -243,11 +252,12 @@ internal sealed class GroupShard
         }
     }
 
-    /// <summary>Broadcasts that came through the mailbox, joined; or one in the forms of several classes.</summary>
-    /// <param name="data">Their bytes.</param>
-    /// <param name="messages">Their lengths, or those of the forms.</param>
-    /// <param name="isByClass">Which of the two.</param>
-    /// <param name="extra">The session that does not get them, a predicate, or the operation of somebody who waits; or null.</param>
+    /// <summary>Processes joined broadcasts of the mailbox, or one broadcast in the forms of several classes.</summary>
+    /// <param name="data">Bytes of all messages.</param>
+    /// <param name="messages">Lengths of the messages, or of the forms.</param>
+    /// <param name="isByClass">True if <paramref name="messages"/> has forms.</param>
+    /// <param name="extra">Session that does not get them, predicate, or operation of an awaited broadcast; or
+    /// null.</param>
     internal void DrainBroadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, object? extra)
     {
         (BroadcastOperation? operation, Session? except, Func<Session, bool>? predicate) = Read(extra);
@@ -255,7 +265,7 @@ internal sealed class GroupShard
         operation?.Count(result);
     }
 
-    /// <summary>One of shared bytes; their loan is this loop's.</summary>
+    /// <summary>Processes a broadcast of shared bytes, with a reference of this loop.</summary>
     internal void DrainShared(SharedBroadcast broadcast, int offset, int length)
     {
         (BroadcastOperation? operation, Session? except, Func<Session, bool>? predicate) = Read(broadcast.Extra);
@@ -270,12 +280,13 @@ internal sealed class GroupShard
     {
         int first = start;
         ReadOnlySpan<int> forms = isByClass ? messages : [];
-        int formOf = -1; // start, length and messages are those of this class now
+        int formOf = -1; // class of start, length and messages now
         int queued = 0;
         int skipped = 0;
         long backlog = 0;
-        // A predicate, or who hears of a slow member, may make any member leave and others join, or broadcast in between: each
-        // member of now that is still one at its turn is served, once; who joins comes behind the first place of the walk.
+        // A predicate, or a handler called for a slow member, may remove any member, add others, or broadcast
+        // meanwhile. Each current member that is still one at its turn is served once. New members are added after the
+        // first entry of this enumeration.
         _walks++;
         for (int i = _end - 1; i >= 0; i--)
         {
@@ -295,9 +306,9 @@ internal sealed class GroupShard
             }
 
             if (predicate is not null && !Matches(predicate, member)) continue;
-            // What other threads have sent to it before goes first.
+            // Earlier sends of other threads to this member come first.
             if (member.HasInbox) member.SettleForeign();
-            // Before the append: what this turn's flush has not seen yet says nothing about how fast the member reads.
+            // Before the append, because data of this turn does not show how fast the member reads.
             backlog += Math.Min(member.BytesPending, BacklogClip);
             if (member.AppendRun(run, start, length, messages)) queued++;
             else skipped++;
@@ -332,16 +343,17 @@ internal sealed class GroupShard
     // ------------------------------------------------------------------ pace for producers that ask
 
     /// <summary>
-    /// Marks the shard and looks again soon. One dead peer does not hold producers: each member counts for at most
-    /// twice the mark, and when nobody takes anything for a while the mark is lifted, so that the slow-consumer
-    /// policy gets to act.
+    /// Marks the shard as congested and checks again soon. One dead peer does not stop producers, because each member
+    /// counts for at most twice the mark. If no member takes anything for a while, the mark is removed, so that the
+    /// slow-consumer policy applies.
     /// </summary>
     private void Congest()
     {
         if (_isCongested) return;
         Volatile.Write(ref _isCongested, true);
         _sentAtCongestion = Loop.Counters.BytesSent;
-        _congestionTimer = Loop.StartTimer(TimeSpan.FromMilliseconds(1), static (state, _) => ((GroupShard)state!).LookAgain(), this, TimeSpan.FromMilliseconds(1)); // also when the engine is stopped: nobody may wait for ever
+        // also when the engine is stopped: no producer may wait forever
+        _congestionTimer = Loop.StartTimer(TimeSpan.FromMilliseconds(1), static (state, _) => ((GroupShard)state!).LookAgain(), this, TimeSpan.FromMilliseconds(1));
         _stillTurns = 0;
     }
 
@@ -364,7 +376,7 @@ internal sealed class GroupShard
         foreach (RoomWait waiter in waiters) waiter.TryComplete();
     }
 
-    /// <summary>Loop's thread. Completes the waiter when the group is not congested (any more).</summary>
+    /// <summary>Completes the waiter when the group is not congested, or not any more. Loop's thread.</summary>
     internal void AddWaiter(RoomWait waiter)
     {
         if (_isCongested) (_waiters ??= []).Add(waiter);

@@ -3,8 +3,9 @@ using System.Diagnostics;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// TLS handshakes have a part of each turn of their loop, all together, behind everybody's answers. First come, first served: what waits here has
-/// its input kept by its connection. One for each loop; its thread only. docs/design/0016-tls.md has the figures.
+/// Gives all TLS handshakes together a share of each turn of their loop, after all other work. Handshakes run in order
+/// of arrival; the input of waiting ones is kept by their connections. One for each loop; its thread only.
+/// docs/design/0016-tls.md has the figures.
 /// </summary>
 internal sealed class HandshakePace
 {
@@ -12,10 +13,10 @@ internal sealed class HandshakePace
 
     private readonly Queue<TlsTransport> _waiting = new();
     private long _spentTicks; // in this turn
-    private long _helloTicks, _stepTicks; // what one takes, lately
+    private long _helloTicks, _stepTicks; // moving averages of one step
     private bool _isRunning;
 
-    /// <summary>The most that handshakes have of a turn, in ticks of Stopwatch.</summary>
+    /// <summary>Longest time of handshakes in a turn, in ticks of Stopwatch.</summary>
     internal static long MostTicks => s_mostTicks;
 
     internal bool Any => _waiting.Count > 0;
@@ -23,18 +24,18 @@ internal sealed class HandshakePace
     internal void TurnBegins() => _spentTicks = 0;
 
     /// <summary>
-    /// Whether a step of a handshake may be made now. A step that by the average of the last ones would end after their part of the turn waits for the
-    /// next turn; one is always made.
+    /// Returns whether a step of a handshake may run now. A step waits for the next turn if, by the average of recent
+    /// ones, it would exceed the share of this turn. One step always runs.
     /// </summary>
     internal bool HasTime(bool isHello) => _isRunning && (_spentTicks == 0 || _spentTicks + (isHello ? _helloTicks : _stepTicks) <= s_mostTicks);
 
-    /// <summary>Its handshake goes on when its time has come: <see cref="TlsTransport.RunHandshake"/>.</summary>
+    /// <summary>Queues a handshake, which continues by <see cref="TlsTransport.RunHandshake"/>.</summary>
     internal void Add(TlsTransport transport) => _waiting.Enqueue(transport);
 
     internal void Count(bool isHello, long ticks)
     {
         _spentTicks += ticks;
-        // One that was held up (by the compiler, or by another process) says little about the next.
+        // A step delayed by the JIT compiler or another process does not predict the next one.
         ticks = Math.Min(ticks, s_mostTicks);
         ref long average = ref isHello ? ref _helloTicks : ref _stepTicks;
         average += (ticks - average) / 8;
@@ -44,7 +45,10 @@ internal sealed class HandshakePace
 
     internal void End() => _isRunning = false;
 
-    /// <summary>Makes steps for whoever waits now, until the time is up; what comes in again meanwhile waits for the next turn.</summary>
+    /// <summary>
+    /// Runs steps of waiting handshakes until the time is used up. Handshakes that are queued again meanwhile wait for
+    /// the next turn.
+    /// </summary>
     internal void Run(Loop loop)
     {
         Begin();

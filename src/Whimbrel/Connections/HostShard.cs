@@ -1,6 +1,6 @@
 namespace Whimbrel.Connections;
 
-/// <summary>A host's members and counts on one loop. Loop's thread writes, anybody reads.</summary>
+/// <summary>Members and counters of a host on one loop. Written by the loop's thread, read by any thread.</summary>
 internal sealed class HostShard(ConnectionHost host, Loop loop)
 {
     internal readonly ConnectionHost Host = host;
@@ -11,14 +11,14 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
 
     internal readonly TimeSpan DrainLimit = host.Options.DrainLimitOrDefault;
 
-    /// <summary>The options have a limit of silence.</summary>
+    /// <summary>True if the options have an idle, receive or send timeout.</summary>
     internal readonly bool HasTimeouts = host.Options.IdleTimeout > TimeSpan.Zero || host.Options.ReceiveTimeout > TimeSpan.Zero || host.Options.SendTimeout > TimeSpan.Zero;
     internal long BytesReceived;
     internal long BytesSent;
     internal long MessagesReceived;
     internal long MessagesSent;
 
-    /// <summary>What strands have sent themselves, besides. Any thread, by Interlocked.</summary>
+    /// <summary>Bytes and messages of strands on their own threads, in addition. Any thread, by Interlocked.</summary>
     internal long BytesSentOfStrands;
     internal long MessagesSentOfStrands;
     internal long BroadcastsDropped;
@@ -26,27 +26,29 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal long HandshakesResumed;
     internal long HandshakesFailed;
 
-    /// <summary>Connections whose TLS handshake runs.</summary>
+    /// <summary>Connections with a TLS handshake in progress.</summary>
     internal readonly HashSet<Connection> Shaking = [];
 
-    /// <summary>Those of them whose ClientHello has come.</summary>
+    /// <summary>Number of those connections that have received a ClientHello.</summary>
     internal int Places;
 
-    /// <summary>Those of them, accepted ones, whose ClientHello has not come.</summary>
+    /// <summary>Accepted ones of those connections that have not received a ClientHello.</summary>
     internal readonly SilentConnections Silent = new();
 
-    /// <summary>Closed because more came behind them.</summary>
+    /// <summary>Number of silent connections that were closed because further ones arrived.</summary>
     internal long SilentClosed;
     internal long Opened; // read by a stop that passed its deadline
     internal long Closed;
 
-    /// <summary>What a server that stops has still open at its deadline was reset here.</summary>
+    /// <summary>True if a stopping server has reset its remaining connections here at its deadline.</summary>
     internal volatile bool WasAborted;
 
     private Type? _lastType;
     private SessionHooks _lastHooks;
 
-    /// <summary>The hooks of the session's class. Nearly always the same class as the last time.</summary>
+    /// <summary>
+    /// Returns the hooks of the session's class, which is nearly always the same as in the last call.
+    /// </summary>
     internal SessionHooks HooksOf(Session session)
     {
         Type type = session.GetType();

@@ -1,6 +1,6 @@
 namespace Whimbrel.Connections;
 
-/// <summary>Where a block goes when nobody looks at it any more.</summary>
+/// <summary>Pool to which an unreferenced block returns.</summary>
 internal interface IStrandBlockHome
 {
     /// <summary>Any thread.</summary>

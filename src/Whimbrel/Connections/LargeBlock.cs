@@ -3,11 +3,11 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What a loop receives into for connections whose messages are larger than its receive block: a message of 256 KiB comes whole, with what its
-/// protocol puts in front of it, and is looked at where it lies. One for each loop, made when it is needed, and given back when nobody has needed it
-/// for a while. Owner: the loop; its thread only.
+/// Receive buffer of a loop for connections with messages larger than its normal receive block. A message of 256 KiB
+/// arrives complete, with its protocol header, and is read in place. One for each loop, created on demand, and freed
+/// when it was not used for a while. Owned by the loop; its thread only.
 /// </summary>
-// Safe: lent from Take until the callback has returned; timers, which give it back, fire outside of callbacks.
+// Safe: lent from Take until the callback has returned; timers, which free it, fire outside of callbacks.
 internal sealed unsafe class LargeBlock(Loop loop) : IReceiveBuffer
 {
     internal const int Bytes = (256 * 1024) + PageBytes;
@@ -19,7 +19,7 @@ internal sealed unsafe class LargeBlock(Loop loop) : IReceiveBuffer
     private byte* _memory;
     private bool _wasUsed;
 
-    /// <summary>There is memory now.</summary>
+    /// <summary>True if the memory is allocated.</summary>
     internal bool IsThere => _memory is not null;
 
     internal byte* Take()
@@ -44,7 +44,7 @@ internal sealed unsafe class LargeBlock(Loop loop) : IReceiveBuffer
         return _memory;
     }
 
-    /// <summary>Between one and two seconds after its last use.</summary>
+    /// <summary>Frees the memory between one and two seconds after its last use.</summary>
     private void GiveBack()
     {
         if (!_wasUsed) Free();

@@ -2,22 +2,28 @@ using Whimbrel.Buffers;
 
 namespace Whimbrel.Connections;
 
-/// <summary>Room at the end of a send queue that Reserve has lent, until the user's code that ran then returns. Owner: the queue. Loop's thread.</summary>
+/// <summary>
+/// Space at the end of a send queue that Reserve has lent until the running user code returns. Owned by the queue.
+/// Loop's thread.
+/// </summary>
 internal sealed class LentRoom
 {
-    /// <summary>At whose end it is; null when it is not there any more.</summary>
+    /// <summary>Block at whose end the space is; null if it was invalidated.</summary>
     internal Block? Block;
 
-    /// <summary>Where in the block it begins.</summary>
+    /// <summary>Offset of the space in the block.</summary>
     internal int At;
 
-    /// <summary>Bytes that may still be committed.</summary>
+    /// <summary>Number of bytes that may still be committed.</summary>
     internal int Length;
 
-    /// <summary>Rooms of the same call that were sent past: each holds a block of its own until that returns.</summary>
+    /// <summary>
+    /// Number of reservations of the same call that later sends have invalidated: each keeps a block of its own until
+    /// the call returns.
+    /// </summary>
     internal int Lost;
 
-    /// <summary>The call of user code (Loop.UserCalls) that it was lent in.</summary>
+    /// <summary>Number of the call of user code (Loop.UserCalls) that reserved it.</summary>
     internal long Call;
 
     internal void Lend(Block block, int length, long call)
@@ -28,7 +34,10 @@ internal sealed class LentRoom
         Call = call;
     }
 
-    /// <summary>Something was sent behind the room. Its block stays until the user's code returns, and so does the next one's.</summary>
+    /// <summary>
+    /// Invalidates the reservation, because data was sent after it. Its block stays until the user code returns, and so
+    /// does the next one's.
+    /// </summary>
     internal void Lose()
     {
         Block = null;

@@ -2,45 +2,50 @@ using System.Diagnostics;
 
 namespace Whimbrel.Connections;
 
-/// <summary>What the session has heard of its connection's life. Steps go downwards; the next session of a hand-over goes on where the last one was.</summary>
+/// <summary>
+/// Notifications that the session has received. Transitions go downwards; after a hand-over the next session continues
+/// from the same value.
+/// </summary>
 internal enum Heard : byte
 {
     Nothing,
 
-    /// <summary>OnConnected is its next callback, or was called.</summary>
+    /// <summary>OnConnected is the next callback, or was called.</summary>
     Connected,
 
-    /// <summary>Its server stops; who takes over hears of it as well.</summary>
+    /// <summary>OnServerStopping was called; it is also called for a session that takes the connection over.</summary>
     ServerStopping,
 
-    /// <summary>OnDisconnecting.</summary>
+    /// <summary>OnDisconnecting was called.</summary>
     Disconnecting,
 }
 
-/// <summary>Our half: what we send. Steps go downwards.</summary>
+/// <summary>The sending half. Transitions go downwards.</summary>
 internal enum OwnHalf : byte
 {
     Open,
 
-    /// <summary>The session sends nothing more; what is queued leaves first.</summary>
+    /// <summary>The session sends nothing more; queued data is sent first.</summary>
     Finishing,
 
     /// <summary>FIN is sent.</summary>
     Finished,
 }
 
-/// <summary>The peer's half: what is received.</summary>
+/// <summary>The peer's half: received data.</summary>
 internal enum PeerHalf : byte
 {
     Open,
 
-    /// <summary>Its FIN was read, and waits like the bytes before it.</summary>
+    /// <summary>The peer's FIN was read, and waits like the data before it.</summary>
     Held,
 
-    /// <summary>The session was about to hear of it, and paused when it got the last bytes: it waits again.</summary>
+    /// <summary>
+    /// The session was about to be notified, and paused when it got the last data: the FIN waits again.
+    /// </summary>
     HeldAgain,
 
-    /// <summary>The session hears of it, on the pool in its turn; or nobody does any more.</summary>
+    /// <summary>OnEndOfStream is called now, or is queued for the pool, or will not be called any more.</summary>
     Finished,
 
     /// <summary>OnEndOfStream has returned.</summary>
@@ -48,13 +53,13 @@ internal enum PeerHalf : byte
 }
 
 /// <summary>
-/// The one life of a tenant, from its first callback to the closed descriptor: where it is, how far its two halves are, what its
-/// session has heard, and why it ends. Knows no loop and does nothing: it says which steps there are, and the first cause is kept.
-/// docs/design/0006 has the table.
+/// Lifecycle of one use of a connection, from its first callback to the closed descriptor: its state, its two halves,
+/// the notifications of its session, and the reason of its end. Has no effects of its own: it defines the legal
+/// transitions and keeps the first cause. docs/design/0006 has the table.
 /// </summary>
 internal struct Life
 {
-    /// <summary>For each state those that may follow, a bit for each.</summary>
+    /// <summary>Legal next states of each state, one bit for each.</summary>
     private static readonly ushort[] s_next = Table();
 
     private CloseReason _reason;
@@ -67,23 +72,26 @@ internal struct Life
 
     internal PeerHalf Peer { get; private set; }
 
-    /// <summary>The peer ended its half before we ended ours.</summary>
+    /// <summary>True if the peer ended its half before the own half was ended.</summary>
     internal bool PeerWasFirst { get; private set; }
 
-    /// <summary>The first cause, which wins. Cause None while there is none.</summary>
+    /// <summary>The first cause, which is kept. Cause None if there is none.</summary>
     internal readonly CloseReason Reason => _reason;
 
     internal readonly bool WasConnected => Heard >= Heard.Connected;
 
-    /// <summary>The peer's FIN was read, and its session is to hear of it later.</summary>
+    /// <summary>True if the peer's FIN was read, and the session is to be notified later.</summary>
     internal readonly bool HoldsPeersEnd => Peer is PeerHalf.Held or PeerHalf.HeldAgain;
 
-    /// <summary>The peer's end is the session's matter now, or is over: nothing more comes.</summary>
+    /// <summary>True if the session is or was notified of the peer's end: nothing more is received.</summary>
     internal readonly bool PeerHasFinished => Peer >= PeerHalf.Finished;
 
     internal static bool IsLegal(ConnectionState from, ConnectionState to) => (s_next[(int)from] >> (int)to & 1) != 0;
 
-    /// <summary>False: there is no such step. It is made all the same, since going on is better than to stand still.</summary>
+    /// <summary>
+    /// Changes the state. Returns false for an illegal transition, which takes effect nevertheless, because stopping
+    /// would be worse.
+    /// </summary>
     internal bool TryGo(ConnectionState next)
     {
         bool isLegal = IsLegal(State, next);
@@ -96,10 +104,10 @@ internal struct Life
         if (_reason.Cause == CloseCause.None) _reason = reason with { BytesLost = _reason.BytesLost };
     }
 
-    /// <summary>Bytes that were accepted, and dropped.</summary>
+    /// <summary>Counts bytes that were accepted and dropped.</summary>
     internal void Loses(long bytes) => _reason = _reason with { BytesLost = _reason.BytesLost + bytes };
 
-    /// <summary>The descriptor is given back, by a reset or not, before this side's end was sent or behind it.</summary>
+    /// <summary>Records whether the descriptor was closed by a reset before the end of the own half was sent.</summary>
     internal void IsReset(bool beforeTheEnd) => _reason = _reason with { WasReset = beforeTheEnd };
 
     internal void Hears(Heard next)
@@ -128,7 +136,7 @@ internal struct Life
         Peer = Peer == PeerHalf.Finished ? PeerHalf.HeldAgain : PeerHalf.Held;
     }
 
-    /// <summary>Nobody waits to hear of it: what was read of the peer's end is the layer's matter, or nobody's.</summary>
+    /// <summary>Drops a FIN that waits, because the session is not notified of it any more.</summary>
     internal void DropPeersEnd()
     {
         if (Peer == PeerHalf.Held) Peer = PeerHalf.Open;

@@ -7,15 +7,15 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One bound accept socket. Hands each accepted socket to a loop of the engine. Out of descriptors it sheds new
-/// connections by way of a descriptor kept in reserve, rests, and recovers by itself. One that is told to drain takes what
-/// the system has completed before it closes, so that nobody who was connected is reset. Loop's thread only.
+/// One bound accept socket. Passes each accepted socket to a loop of the engine. Without free descriptors it sheds new
+/// connections with a descriptor kept in reserve, pauses, and recovers by itself. A listener that drains accepts the
+/// connections that the system has completed before it closes, so that no connected peer is reset. Loop's thread only.
 /// </summary>
 internal sealed class Listener : Resident
 {
     private const int RestMs = 100;
 
-    /// <summary>Accepts that failed, with none between them that did not: then it rests, whatever the error.</summary>
+    /// <summary>Number of consecutive failed accepts after which the listener pauses, whatever the error.</summary>
     private const int MostFailuresInARow = 64;
 
     private readonly ConnectionHost _host;
@@ -43,23 +43,26 @@ internal sealed class Listener : Resident
         _started = new Completion<EndPoint>(loop.Engine);
     }
 
-    /// <summary>Asked for; after the attach, the address that was really bound. The engine sets it.</summary>
+    /// <summary>Requested end point; after the attach the bound address, set by the engine.</summary>
     internal EndPoint EndPoint { get; set; }
 
     internal ServerOptions Options { get; }
 
     internal PortSharing Sharing { get; }
 
-    /// <summary>It is being closed, and what it still accepts is taken.</summary>
+    /// <summary>True if it is being closed and still accepts completed connections.</summary>
     internal bool IsDraining => _isDraining;
 
-    /// <summary>What failed, when it was an option or the user's hook: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
+    /// <summary>
+    /// Failure of an option or of the user's hook, which is more precise than the number passed to
+    /// <see cref="CompleteAttach"/>.
+    /// </summary>
     internal NetworkException? Fault { get; set; }
 
-    /// <summary>True when bound to all addresses: then each accepted socket is asked for its own.</summary>
+    /// <summary>True if bound to all addresses: each accepted socket is then queried for its own.</summary>
     internal bool IsWildcard => EndPoint is IPEndPoint ip && (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
 
-    /// <summary>Ends with the bound address, or a <see cref="NetworkException"/>.</summary>
+    /// <summary>Completes with the bound address, or fails with a <see cref="NetworkException"/>.</summary>
     internal ValueTask<EndPoint> Started => _started.Task;
 
     internal void Start()
@@ -86,7 +89,8 @@ internal sealed class Listener : Resident
                 return;
             }
 
-            // Looking for the holder reads the descriptors of every process: seconds on a busy machine, and not this loop's.
+            // The search for the holder of the port reads the descriptors of every process, which takes seconds on a
+            // busy machine. It therefore does not run on this loop.
             Loop.Engine.Offload(static listener => ((Listener)listener!).TellBindError(), this);
             return;
         }
@@ -96,7 +100,7 @@ internal sealed class Listener : Resident
         if (_isAccepting) Loop.StartReceive(this);
     }
 
-    /// <summary>Of one that only listens: begins to accept, those first who wait.</summary>
+    /// <summary>Starts to accept, for a listener that only listened so far; waiting connections come first.</summary>
     internal void Accept()
     {
         if (_isAccepting || !_isOpen || _isDetaching || _isDraining) return;
@@ -106,7 +110,7 @@ internal sealed class Listener : Resident
 
     private void TellBindError() => _started.SetException(new NetworkException(BindError.Describe(EndPoint, _bindError, SocketFactory.NoSocketAt(EndPoint))));
 
-    /// <summary>The engine accepted a socket; it is ours to place or to discard.</summary>
+    /// <summary>Called when the engine has accepted a socket, which is placed or discarded here.</summary>
     internal void CompleteAccept(RawSocket socket, PeerAddress peer, EndPoint? local)
     {
         if (!_isOpen || (_isDetaching && !_isDraining))
@@ -135,9 +139,9 @@ internal sealed class Listener : Resident
     }
 
     /// <summary>
-    /// Accepting failed. The engine has shed one connection if it could. Errors of a single connection are counted and
-    /// forgotten; being out of resources, or failing again and again, rests the listener, so that the loop does not spin. A socket
-    /// that listens no more (somebody has shut it down) is closed.
+    /// Called when accepting failed. The engine has shed one connection if it could. Errors of a single connection are
+    /// only counted. After lack of resources, or repeated failures, the listener pauses, so that the loop does not
+    /// spin. A socket that no longer listens, because it was shut down elsewhere, is closed.
     /// </summary>
     internal void CompleteAcceptError(int error, bool shed)
     {
@@ -179,8 +183,8 @@ internal sealed class Listener : Resident
     }
 
     /// <summary>
-    /// Any thread: its address is free from here on, though its loop has not come to close it. Whoever waits to be
-    /// accepted is turned away. Nothing happens when it is closed.
+    /// Frees the address, although the loop has not closed the listener yet. Waiting connections are rejected. Does
+    /// nothing if it is closed. Any thread.
     /// </summary>
     internal void StopListening()
     {
@@ -191,17 +195,16 @@ internal sealed class Listener : Resident
         }
         catch (Exception e) when (e is SocketException or ObjectDisposedException or NetworkException)
         {
-            // Closed meanwhile, or there is no descriptor for a duplicate: then the start that follows says what is
-            // in its way.
+            // Closed meanwhile, or there is no descriptor for a duplicate. The start that follows reports the obstacle.
         }
     }
 
-    /// <summary>The path of a Unix socket is another one's by now.</summary>
+    /// <summary>True if the path of a Unix socket may already belong to another listener.</summary>
     internal bool IsLeftBehind => _isLeftBehind;
 
     /// <summary>Stops accepting and closes. Completes when the descriptor is closed.</summary>
-    /// <param name="stopped">Told then.</param>
-    /// <param name="drain">Take what the system has completed, instead of resetting it.</param>
+    /// <param name="stopped">Completion to set at the end; or null.</param>
+    /// <param name="drain">True to accept connections that the system has completed, instead of resetting them.</param>
     internal void Stop(Completion<bool>? stopped = null, bool drain = false)
     {
         if (Slot < 0)

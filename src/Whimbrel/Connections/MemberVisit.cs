@@ -3,13 +3,16 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
-/// <summary>One <see cref="SessionGroup.ForEachAsync(Action{Session})"/>: the loops count themselves off, and the last one completes it.</summary>
+/// <summary>
+/// One <see cref="SessionGroup.ForEachAsync(Action{Session})"/>. Each loop reports when it is done, and the last one
+/// completes it.
+/// </summary>
 internal sealed class MemberVisit(Engine engine, Action<Session> action, int loops) : Completion<bool>(engine)
 {
     private int _left = loops;
     private Exception? _firstThrown;
 
-    /// <summary>On the shard's loop, outside of any callback.</summary>
+    /// <summary>Calls the action for each member. On the shard's loop, outside of callbacks.</summary>
     internal void Run(GroupShard shard)
     {
         foreach (Session session in new GroupMembers(shard))

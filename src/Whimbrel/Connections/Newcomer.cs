@@ -1,9 +1,9 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Stands for the session of an accepted connection until its TLS handshake is done, where the factory wants to see what was agreed on. Holds the id
-/// and the addresses, hears nothing, and is seen by nobody: events of the server pass it by. Lives on the loop, whatever the scheduling: with
-/// callbacks on the pool the strand begins with the session.
+/// Placeholder for the session of an accepted connection during its TLS handshake, if the factory needs the result of
+/// the handshake. Has the id and the addresses, and gets no callbacks; events of the server skip it. Stays on the loop
+/// with any scheduling: for callbacks on the pool, the strand begins with the session.
 /// </summary>
 internal sealed class Newcomer : Session
 {

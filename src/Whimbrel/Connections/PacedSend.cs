@@ -3,8 +3,8 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One <c>SendAsync</c> whose message is queued, and whose caller goes on later: when the queue is short, and in a turn that has a part for it
-/// (<see cref="SendPace"/>). Taken from its loop's pool and put back by the awaiter when that runs on the loop.
+/// One <c>SendAsync</c> with a queued message and a caller that continues later: when the queue is short, and in a turn
+/// with time for it (<see cref="SendPace"/>). Taken from its loop's pool, and returned by an awaiter on the loop.
 /// </summary>
 internal sealed class PacedSend : Completion<SendResult>
 {
@@ -12,17 +12,17 @@ internal sealed class PacedSend : Completion<SendResult>
 
     private readonly Loop _loop;
     private CancellationTokenRegistration _registration;
-    private bool _isGivenUp; // and perhaps still in a list
+    private bool _isGivenUp; // may still be in a list
 
     private PacedSend(Loop loop)
         : base(loop.Engine) => _loop = loop;
 
     internal PacedSend? Next { get; set; }
 
-    /// <summary>Of its message, for the reckoning.</summary>
+    /// <summary>Size of its message, for the accounting.</summary>
     internal int Bytes { get; private set; }
 
-    /// <summary>Its caller awaits on the loop; others go on on the thread pool.</summary>
+    /// <summary>True if its caller awaits on the loop; other callers continue on the thread pool.</summary>
     internal bool IsOfLoop { get; private set; }
 
     internal static PacedSend Take(Loop loop, long bytes)
@@ -33,13 +33,13 @@ internal sealed class PacedSend : Completion<SendResult>
         return send;
     }
 
-    /// <summary>Its caller goes on. It is in no list any more.</summary>
+    /// <summary>Completes the send, so that its caller continues. It is in no list any more.</summary>
     internal void Release()
     {
         if (!_isGivenUp) SetResult(SendResult.Queued);
     }
 
-    /// <summary>A token that is cancelled ends the wait. The message is queued, and that is the result.</summary>
+    /// <summary>Ends the wait when the token is cancelled. The message is queued, so the result is Queued.</summary>
     internal void CancelWith(CancellationToken token) =>
         _registration = token.UnsafeRegister(static send => ((PacedSend)send!).CancelRequested(), this);
 

@@ -4,8 +4,8 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// A peer's IP address and port as a value, so that accepting a connection allocates no end point.
-/// Empty for a Unix peer without a name. Turned into an <see cref="IPEndPoint"/> when somebody asks.
+/// IP address and port of a peer as a value, so that accepting a connection allocates no end point. Empty for a Unix
+/// peer without a name. Converted to an <see cref="IPEndPoint"/> on demand.
 /// </summary>
 internal readonly struct PeerAddress
 {
@@ -40,7 +40,9 @@ internal readonly struct PeerAddress
             : V6(MemoryMarshal.Read<ulong>(bytes), MemoryMarshal.Read<ulong>(bytes[8..]), (ushort)ip.Port, (uint)ip.Address.ScopeId);
     }
 
-    /// <summary>Allocates. An IPv4 address that arrived at a dual-stack listener is given as IPv4.</summary>
+    /// <summary>
+    /// Returns an end point, which allocates. An IPv4 address of a dual-stack listener is returned as IPv4.
+    /// </summary>
     internal EndPoint? ToEndPoint()
     {
         if (_family == 0) return null;

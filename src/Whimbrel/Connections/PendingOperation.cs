@@ -1,8 +1,8 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Something under way on a loop that may have no resident there, such as a dial that looks a name up. The loop knows it,
-/// so that its end finds it. Loop's thread only.
+/// An operation in progress on a loop that may have no handle there, such as a connect that resolves a name. The loop
+/// lists it, so that its end can stop it. Loop's thread only.
 /// </summary>
 internal abstract class PendingOperation
 {
@@ -10,6 +10,6 @@ internal abstract class PendingOperation
 
     internal PendingOperation? PreviousOfLoop { get; set; }
 
-    /// <summary>The loop ends: this must end too, and not begin anything.</summary>
+    /// <summary>Called when the loop ends: ends the operation, which must not start anything.</summary>
     internal abstract void Stop();
 }

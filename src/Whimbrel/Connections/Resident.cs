@@ -3,9 +3,10 @@ using System.Net.Sockets;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What lives on a loop and owns one descriptor: listener, connector, connection. Everything about it happens on its
-/// loop's thread. Slot and generation name it in the engine: a completion that carries another generation is stale and
-/// releases resources only. There is one place that closes: <see cref="Loop.Detach"/>.
+/// A handle: an object on a loop that owns one descriptor, such as a listener, connect attempt, connection or datagram
+/// socket. All its operations run on its loop's thread. Slot and generation identify it in the engine: a completion
+/// with another generation is stale and only releases resources. <see cref="Loop.Detach"/> is the only place that
+/// closes.
 /// </summary>
 internal abstract class Resident
 {
@@ -19,78 +20,79 @@ internal abstract class Resident
     internal int Slot { get; set; } = -1;
 
     /// <summary>
-    /// Counts the residents of the slot; the engine puts both into what it hands to the kernel, and compares them when
-    /// something comes back.
+    /// Generation of the slot. The engine puts slot and generation into what it passes to the kernel, and compares them
+    /// with each completion.
     /// </summary>
     internal uint SlotGeneration { get; set; }
 
-    /// <summary>Counts the tenants of this object. Compared before a call from another thread is believed.</summary>
+    /// <summary>Generation of this object's uses. Calls of other threads compare it first.</summary>
     internal uint Generation { get; set; } = 1;
 
-    /// <summary>Make close send a reset instead of a FIN.</summary>
+    /// <summary>True if close sends a reset instead of a FIN.</summary>
     internal bool ResetOnClose { get; set; }
 
     /// <summary>
-    /// Somebody may have a duplicate of its descriptor: closing ours is not the end of what it stands for.
+    /// True if a duplicate of its descriptor may exist, so that closing the descriptor may not close the socket.
     /// </summary>
     internal virtual bool MayHaveDuplicate => true;
 
     /// <summary>
-    /// The user's own object of the socket that is being made for it, until it is shared or passed on.
+    /// Object created by the user for this handle's socket, until it is shared or passed on.
     /// </summary>
     internal Socket? Made { get; set; }
 
-    /// <summary>User code had a Socket object of it.</summary>
+    /// <summary>True if user code had a Socket object of it.</summary>
     private protected bool WasShared => _share.WasUsed;
 
     internal bool IsScheduled { get; set; }
 
     /// <summary>
-    /// The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.
+    /// Generation to notify when the budget has space after it rejected a send; 0 for none. Owned by the mailbox, under
+    /// its lock.
     /// </summary>
     internal uint RoomOwedTo { get; set; }
 
-    /// <summary>The socket that sharing began with, until it ends. Loop's thread.</summary>
+    /// <summary>The socket with which sharing began, until it ends. Loop's thread.</summary>
     private protected RawSocket SharedSocket => _share.Source;
 
-    /// <summary>It has its socket: from now on user code may have an object of it.</summary>
+    /// <summary>Starts sharing when the socket exists: from now on user code may get an object of it.</summary>
     internal void BeginSharing(RawSocket socket)
     {
         if (Made is not null) socket = socket with { Made = Made };
         Made = null;
-        // tidy: allowed because it runs once for each socket; user code of any thread asks for the object
+        // tidy: allowed because it runs once for each socket; user code of any thread may get the object
         lock (Loop.SocketGate) _share.Begin(socket);
     }
 
-    /// <summary>The last moment before its descriptor is closed.</summary>
+    /// <summary>Ends sharing, directly before the descriptor is closed.</summary>
     internal void EndSharing()
     {
         Made?.Dispose();
         Made = null;
         Socket? last;
-        // tidy: allowed because it runs once for each socket; user code of any thread asks for the object
+        // tidy: allowed because it runs once for each socket; user code of any thread may get the object
         lock (Loop.SocketGate) last = _share.End();
         last?.Dispose();
     }
 
     private protected void ForgetShare() => _share.Forget();
 
-    /// <summary>The Socket object over its descriptor; null when it has none. Any thread.</summary>
+    /// <summary>Returns the Socket object over its descriptor; null if it has none. Any thread.</summary>
     internal Socket? ShareSocket()
     {
-        // tidy: allowed because user code asked
+        // tidy: allowed because user code called it
         lock (Loop.SocketGate) return _share.Get();
     }
 
-    /// <summary>The attach that the loop was asked for has ended; 0 or an error number.</summary>
+    /// <summary>Called when the attach has ended, with 0 or an error number.</summary>
     internal abstract void CompleteAttach(int error);
 
-    /// <summary>The descriptor is closed, and no completion follows.</summary>
+    /// <summary>Called when the descriptor is closed, and no completion follows.</summary>
     internal abstract void CompleteClose();
 
     /// <summary>
-    /// The mailbox refused a send of another thread to this tenant, and would not now. Loop's thread, outside of
-    /// callbacks.
+    /// Called when the mailbox, which has rejected a cross-thread send of this generation, has space again. Loop's
+    /// thread, outside of callbacks.
     /// </summary>
     internal virtual void RoomAgain()
     {
@@ -104,6 +106,6 @@ internal abstract class Resident
     /// <param name="most">Number of bytes after which the move stops.</param>
     internal virtual long MoveInbox(long limit, bool isAhead = false, long most = long.MaxValue) => 0;
 
-    /// <summary>Does what was noted while no session could be called. Loop's completion phase.</summary>
+    /// <summary>Carries out work that was recorded while no session could be called. Loop's completion phase.</summary>
     internal abstract void RunScheduled();
 }

@@ -5,40 +5,42 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One <c>SendAsync</c> that waits for room. The memory stays the caller's until it completes. Taken from its loop's
-/// pool and put back by the awaiter when that runs on the loop.
+/// One <c>SendAsync</c> that waits for space. The memory belongs to the caller until it completes. Taken from its
+/// loop's pool, and returned by an awaiter on the loop.
 /// </summary>
 internal sealed class SendOperation : Completion<SendResult>
 {
     private readonly Loop _loop;
     private Connection? _connection;
     private uint _generation;
-    private ReadOnlyMemory<byte> _piece; // of the message, what is left of the piece in turn
+    private ReadOnlyMemory<byte> _piece; // rest of the piece that is sent now
     private ReadOnlyMemory<byte> _body; // then this
     private ReadOnlySequence<byte> _tail; // then this, from _next on
     private SequencePosition _next;
     private CancellationToken _token;
     private CancellationTokenRegistration _registration;
     private bool _mayBeTakenBack;
-    private int _isTaken; // of one that may be taken back
+    private int _isTaken; // of an operation that may be cancelled by its caller
 
     private SendOperation(Loop loop)
         : base(loop.Engine) => _loop = loop;
 
     internal SendOperation? Next { get; set; }
 
-    /// <summary>Bytes that were not accepted yet.</summary>
+    /// <summary>Number of bytes that were not accepted yet.</summary>
     internal long Left { get; private set; }
 
-    /// <summary>Comes behind the bytes, when it has a length. On loan until the operation ends.</summary>
+    /// <summary>File part that follows the bytes, if it has a length. Referenced until the operation ends.</summary>
     internal FileRange File { get; private set; }
 
     internal bool HasStarted { get; private set; }
 
-    /// <summary>Of the marks that stand behind it, side by side in the list of its connection: the first.</summary>
+    /// <summary>First mark that follows this operation; the others follow it in the list of the connection.</summary>
     internal SentMark? FirstMark { get; set; }
 
-    /// <summary>Cancelled while it was still in the mailbox: the control lane is quicker than the data lane.</summary>
+    /// <summary>
+    /// True if it was cancelled while it was still in the mailbox, where control items overtake data items.
+    /// </summary>
     internal bool IsCancelRequested { get; set; }
 
     internal static SendOperation Take(Loop loop)
@@ -72,10 +74,15 @@ internal sealed class SendOperation : Completion<SendResult>
         IsCancelRequested = false;
     }
 
-    /// <summary>The loop takes its first piece, or its caller, who blocks and whose time is over, takes it back: whoever is first, once.</summary>
+    /// <summary>
+    /// Decides between the loop, which takes the first piece, and a blocked caller with a passed timeout, which
+    /// cancels. Returns true to the first of them, once.
+    /// </summary>
     internal bool TryTake() => !_mayBeTakenBack || Interlocked.Exchange(ref _isTaken, 1) == 0;
 
-    /// <summary>The next bytes, at least one, of the piece they lie in. The memory is the user's, and may throw.</summary>
+    /// <summary>
+    /// Returns the next bytes, at least one, of the current piece. The memory is the user's, and may throw.
+    /// </summary>
     internal ReadOnlySpan<byte> Part(int most)
     {
         while (_piece.IsEmpty) MoveToNextPiece();
@@ -108,14 +115,15 @@ internal sealed class SendOperation : Completion<SendResult>
         _registration = token.UnsafeRegister(static state => ((SendOperation)state!).CancelRequested(), this);
     }
 
-    /// <summary>Asks the loop to give it up (contract 6). Any thread.</summary>
+    /// <summary>Posts the cancellation to the loop (contract 6). Any thread.</summary>
     internal void CancelRequested() =>
         _loop.PostControl(
             static (_, operation, _, version) =>
             {
                 SendOperation o = (SendOperation)operation!;
-                // The version tells whether this object still serves the call that was cancelled. An awaiter that is not on the loop may take
-                // the result at this moment: the connection is read once, and an operation that has ended is in no list of it.
+                // The version shows whether this object still serves the cancelled call. An awaiter outside the loop
+                // may take the result at this moment. The connection is therefore read once, and an operation that has
+                // ended is in none of its lists.
                 if (o.Version != (short)version || o.IsCompleted || o._connection is not { } connection) return;
                 if (connection.Generation == o._generation) connection.CancelOperation(o);
             },
@@ -129,7 +137,7 @@ internal sealed class SendOperation : Completion<SendResult>
         SetResult(result);
     }
 
-    /// <summary>Its memory threw: whoever awaits gets that.</summary>
+    /// <summary>Fails the operation because its memory threw; the awaiter gets the exception.</summary>
     internal void EndFailed(Exception exception)
     {
         Ended();

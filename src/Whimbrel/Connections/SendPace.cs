@@ -1,28 +1,34 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The part that awaited sends and files have of each turn of a loop (docs/design/0068). A connection that has had its part goes on in a later
-/// turn, behind those that wait already. What is queued keeps its place: only the completion of the send waits, or the start of the next part of a
-/// file. Loop's thread.
+/// Share of awaited sends and files in each turn of a loop (docs/design/0068). A connection that has used its share
+/// continues in a later turn, after those that already wait. Queued data keeps its place: only the completion of the
+/// send waits, or the start of the next part of a file. Loop's thread.
 /// </summary>
 internal sealed class SendPace(Engine engine)
 {
     /// <summary>Bytes of awaited sends in a turn, and of parts of files: some milliseconds of work.</summary>
     internal const int MostOfTurn = 2 * 1024 * 1024;
 
-    /// <summary>Of one connection in a turn.</summary>
+    /// <summary>Bytes of one connection in a turn.</summary>
     internal const int MostOfConnection = 256 * 1024;
 
-    /// <summary>A connection that has sent no more than this in the turn does not wait for the others.</summary>
+    /// <summary>A connection that has sent no more than this in the turn does not wait for others.</summary>
     internal const int FreeOfConnection = 32 * 1024;
 
-    /// <summary>With more in the queue of the connection an awaited send does not complete: what a peer that does not read costs.</summary>
+    /// <summary>
+    /// Bytes in the connection's queue above which an awaited send does not complete: the memory that a peer costs if
+    /// it does not read.
+    /// </summary>
     internal const int MostPending = 128 * 1024;
 
-    /// <summary>Of one run of a strand on a pool for which others wait.</summary>
+    /// <summary>Bytes of one run of a strand while other work waits for the pool.</summary>
     internal const int MostOfRun = 64 * 1024;
 
-    /// <summary>With more work items in the queue of the thread pool only one sender goes on there each millisecond: new requests wait in the same queue.</summary>
+    /// <summary>
+    /// Number of queued work items of the thread pool above which only one sender continues there each millisecond,
+    /// because new requests wait in the same queue.
+    /// </summary>
     private const int MostQueuedOnPool = 16;
     private const int PoolRestMs = 1;
 
@@ -36,10 +42,13 @@ internal sealed class SendPace(Engine engine)
     /// <summary>Number of the turn.</summary>
     internal long Turn { get; private set; }
 
-    /// <summary>Something waits for the next turn, which may begin at once.</summary>
+    /// <summary>True if a send waits for the next turn, which may begin at once.</summary>
     internal bool Any => _waiting.Count > 0 || (_waitingForPool.Count > 0 && _poolRestsUntilMs == 0);
 
-    /// <summary>When a sender on the pool may go on though the pool is busy; <see cref="long.MaxValue"/> if none waits for that.</summary>
+    /// <summary>
+    /// Time at which a sender on the pool may continue although the pool is busy; <see cref="long.MaxValue"/> if none
+    /// waits for that.
+    /// </summary>
     internal long DueMs => _poolRestsUntilMs == 0 ? long.MaxValue : _poolRestsUntilMs;
 
     internal bool IsSpent => _left <= 0;
@@ -59,7 +68,9 @@ internal sealed class SendPace(Engine engine)
 
     internal void Wait(PacedSend send) => (send.IsOfLoop ? _waiting : _waitingForPool).Enqueue(send);
 
-    /// <summary>As many as this turn has a part for, each reckoned with what it sent last.</summary>
+    /// <summary>
+    /// Completes as many sends as this turn has a share for, each counted with the size of its last message.
+    /// </summary>
     internal void Resume()
     {
         while (!IsSpent && _waiting.TryDequeue(out PacedSend? send)) Release(send);
@@ -71,7 +82,7 @@ internal sealed class SendPace(Engine engine)
         long nowMs = _engine.NowMs;
         if (nowMs < _poolRestsUntilMs) return;
         _poolRestsUntilMs = 0;
-        // One in any case: it may be what a thread of the pool is blocked on.
+        // At least one, because a thread of the pool may be blocked on it.
         while (!IsSpent && _waitingForPool.TryDequeue(out PacedSend? send))
         {
             Release(send);
@@ -87,7 +98,7 @@ internal sealed class SendPace(Engine engine)
         send.Release();
     }
 
-    /// <summary>The loop ends: nothing waits any more.</summary>
+    /// <summary>Completes all waiting sends when the loop ends.</summary>
     internal void End()
     {
         while (_waiting.TryDequeue(out PacedSend? send) || _waitingForPool.TryDequeue(out send)) send.Release();

@@ -7,23 +7,28 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What a connection has taken and not yet given to the system: the blocks, the fill (open room at their end), the counts and the
-/// limit. It knows neither socket nor session, and judges nobody: who asks first whether there is room is Connection.Send.cs.
+/// Data that a connection has accepted and not yet passed to the system: the blocks, the fill (open space at their
+/// end), the counts and the limit. It refers neither to the socket nor to the session, and applies no policy;
+/// Connection.Send.cs checks for space first.
 /// </summary>
 /// <remarks>
-/// Loop's thread, except for <see cref="Foreign"/> and <see cref="PendingFromElsewhere"/>. A field of its connection and never copied.
-/// What is pending is what the blocks hold, what was written into the fill and not counted yet, what other threads have under way,
-/// and what the connection counts besides (runs that a gate holds back, plaintext in the wire queue). All of it is charged to the limit,
-/// but of a part of a file <see cref="FileRange.ChargeBytes"/> at most: its bytes are not in memory.
+/// Loop's thread, except <see cref="Foreign"/> and <see cref="PendingFromElsewhere"/>. A field of its connection, never
+/// copied. Pending are the bytes in the blocks, bytes written into the fill and not counted yet, and sends of other
+/// threads in progress. In addition the connection counts runs held by a gate, and plaintext in the wire queue.
+/// All of it counts against the limit, except that a part of a file counts at most <see cref="FileRange.ChargeBytes"/>,
+/// because its bytes are not in memory.
 /// </remarks>
-// Safe: _room > 0 only while _fill points at that many free bytes behind the last byte of the last block, and only the loop's thread
-// changes either. What Reserve lends lies behind the last byte as well, and is taken for queued only while it is still there.
+// Safe: _room > 0 only while _fill points at that many free bytes after the last byte of the last block, and only the
+// loop's thread changes either. Space lent by Reserve is also after the last byte, and is queued only while it is still
+// there.
 internal unsafe struct SendQueue
 {
-    /// <summary>Rooms of one callback that were reserved and then sent past: each holds a block of its own until it returns.</summary>
+    /// <summary>
+    /// Number of invalidated reservations of one callback: each keeps a block of its own until the callback returns.
+    /// </summary>
     internal const int MostLostRooms = 64;
 
-    // The fill: while _room > 0 a flush is certain to follow, so Send need look at nothing else.
+    // The fill: while _room > 0 a flush is certain to follow, so Send has nothing else to check.
     private byte* _fill;
     private int _room;
     private int _granted;
@@ -32,42 +37,49 @@ internal unsafe struct SendQueue
     private long _counted;
     private int _limit;
     private bool _allowsLarge;
-    private long _inFiles; // of parts of files, beyond what they are charged: on disk, or read ahead
+    private long _inFiles; // bytes of file parts beyond their accounted size: on disk, or read ahead
 
-    private LentRoom? _lent; // what Reserve gave; most connections never ask
+    private LentRoom? _lent; // space lent by Reserve; null for most connections
 
-    /// <summary>What is queued, without what lies in the open fill.</summary>
+    /// <summary>Queued blocks, without the bytes in the open fill.</summary>
     internal BlockQueue Blocks;
 
     internal ForeignWord Foreign;
 
-    /// <summary>Most bytes that may be pending. Set where the session runs, which may be a thread of the pool.</summary>
+    /// <summary>
+    /// Maximum number of pending bytes. Set where the session runs, which may be a thread of the pool.
+    /// </summary>
     internal long Limit
     {
         readonly get => Volatile.Read(in _limit);
         set => Volatile.Write(ref _limit, (int)value);
     }
 
-    /// <summary>With nothing pending a message may be larger than the limit. Set as that.</summary>
+    /// <summary>True if a message may exceed the limit while nothing is pending. Set like the limit.</summary>
     internal bool AllowsLarge
     {
         readonly get => Volatile.Read(in _allowsLarge);
         set => Volatile.Write(ref _allowsLarge, value);
     }
 
-    /// <summary>Bytes that may be copied into the fill now.</summary>
+    /// <summary>Number of bytes that may be copied into the fill now.</summary>
     internal readonly int Room => _room;
 
-    /// <summary>Pending here, without what other threads have under way. Loop's thread.</summary>
+    /// <summary>Number of bytes pending here, without sends of other threads in progress. Loop's thread.</summary>
     internal readonly long Queued => _counted + _granted - _room + _inFiles;
 
-    /// <summary>The part of it that is not charged to the limit.</summary>
+    /// <summary>Part of them that does not count against the limit.</summary>
     internal readonly long InFiles => _inFiles;
 
-    /// <summary>Taken and not yet given to the system, for the loop's thread: nothing moves meanwhile but what other threads add.</summary>
+    /// <summary>
+    /// Number of bytes accepted and not yet passed to the system. For the loop's thread, because then only other
+    /// threads' additions change it.
+    /// </summary>
     internal readonly long Pending => Queued + Foreign.Bytes;
 
-    /// <summary>What the limit allows beside what is charged to it now. Negative when a lower one was set. Loop's thread.</summary>
+    /// <summary>
+    /// Number of bytes that the limit still allows. Negative if a lower limit was set. Loop's thread.
+    /// </summary>
     internal readonly long RoomLeft => Limit - (_counted + _granted - _room) - Foreign.Bytes;
 
     internal readonly bool HasRoomFor(long length) => length <= RoomLeft || (AllowsLarge && RoomLeft == Limit);
@@ -79,13 +91,16 @@ internal unsafe struct SendQueue
         return charged + length <= Limit || (AllowsLarge && charged == 0);
     }
 
-    /// <summary>There can be room for it, when enough has left.</summary>
+    /// <summary>True if a message of this length fits once enough has been sent.</summary>
     internal readonly bool MayEverFit(long length) => length <= Limit || AllowsLarge;
 
-    /// <summary>For any other thread: reads again while the loop moves bytes from one count to another, so that none is seen twice or not at all.</summary>
+    /// <summary>
+    /// Number of pending bytes, for any other thread. Reads again while the loop moves bytes between two counts, so
+    /// that none is counted twice or missed.
+    /// </summary>
     internal readonly long PendingFromElsewhere() => ReadFromElsewhere(withFiles: true);
 
-    /// <summary>What of it is charged to the limit: of files next to nothing.</summary>
+    /// <summary>Number of those bytes that count against the limit.</summary>
     internal readonly long ChargedFromElsewhere() => ReadFromElsewhere(withFiles: false);
 
     private readonly long ReadFromElsewhere(bool withFiles)
@@ -102,7 +117,7 @@ internal unsafe struct SendQueue
         }
     }
 
-    /// <summary>Odd while bytes are between two counts.</summary>
+    /// <summary>Starts a move of bytes between two counts; the number of moves is odd meanwhile.</summary>
     internal void BeginMove()
     {
         if (_moveDepth++ > 0) return;
@@ -118,7 +133,7 @@ internal unsafe struct SendQueue
         _moves++;
     }
 
-    /// <summary>Counts what becomes pending beside the blocks, or (negative) what is pending no more.</summary>
+    /// <summary>Counts bytes that become pending outside the blocks, or (negative) are no longer pending.</summary>
     internal void Count(long bytes)
     {
         _counted += bytes;
@@ -127,11 +142,13 @@ internal unsafe struct SendQueue
 
     // ------------------------------------------------------------------ the fill
 
-    /// <summary>One comparison for both: nothing to send does not fit either.</summary>
+    /// <summary>
+    /// True if the message fits the fill. One comparison covers both cases: an empty message does not fit either.
+    /// </summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal readonly bool FitsFill(int length) => (uint)(length - 1) < (uint)_room;
 
-    /// <summary>Copies into the fill what fits there.</summary>
+    /// <summary>Copies a message that fits into the fill.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal void Copy(ReadOnlySpan<byte> data)
     {
@@ -141,7 +158,7 @@ internal unsafe struct SendQueue
         _room -= data.Length;
     }
 
-    /// <summary>Copies from the start what fits into the fill, which is closed when that was all of it. How much it was.</summary>
+    /// <summary>Copies the first part into the fill, and closes a full fill. Returns the number of bytes.</summary>
     internal int CopyPart(ReadOnlySpan<byte> data)
     {
         int count = Math.Min(_room, data.Length);
@@ -150,13 +167,13 @@ internal unsafe struct SendQueue
         return count;
     }
 
-    /// <summary>The last block has room behind it that nobody has been lent.</summary>
+    /// <summary>True if the last block has free space that is not lent.</summary>
     internal readonly bool HasFreeTail(long call) =>
         Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity && !(IsLent(call) && ReferenceEquals(tail, _lent!.Block));
 
     /// <summary>
-    /// Opens what the last block has left, and no more of it than the limit allows (and what was admitted already), so that the one
-    /// comparison of a send checks the limit as well.
+    /// Opens the free space of the last block as the fill, but no more than the limit allows (plus bytes already
+    /// admitted), so that the one comparison of a send also checks the limit.
     /// </summary>
     internal void OpenFill(int needed)
     {
@@ -170,7 +187,7 @@ internal unsafe struct SendQueue
         EndMove();
     }
 
-    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again.</summary>
+    /// <summary>Counts the bytes written into the open fill, and closes it.</summary>
     internal void CloseFill()
     {
         if (_granted == 0) return;
@@ -184,7 +201,7 @@ internal unsafe struct SendQueue
         EndMove();
     }
 
-    /// <summary>Puts a block behind all that was sent so far, and counts what it holds.</summary>
+    /// <summary>Appends a block, and counts its bytes.</summary>
     internal void Enqueue(Block block)
     {
         CloseFill();
@@ -194,7 +211,7 @@ internal unsafe struct SendQueue
         if (charge != block.Length) _inFiles += block.Length - charge;
     }
 
-    /// <summary>As <see cref="BlockQueue.Advance"/>, for what was sent: it is pending no more.</summary>
+    /// <summary>As <see cref="BlockQueue.Advance"/>, for sent bytes, which are no longer pending.</summary>
     internal Block? Advance(ref long count)
     {
         Block head = Blocks.Head!;
@@ -208,21 +225,25 @@ internal unsafe struct SendQueue
         return done;
     }
 
-    /// <summary>Bytes of files that are pending in the queue of somebody else (negative: were taken there), or are pending no more.</summary>
+    /// <summary>
+    /// Counts file bytes that are pending in another queue (negative: were taken there), or no longer pending.
+    /// </summary>
     internal void CountFiles(long bytes)
     {
         _inFiles += bytes;
         Debug.Assert(_inFiles >= 0, "more of files left the queue than was in it");
     }
 
-    /// <summary>Part of a file's charge is one of its bytes on disk now, as it got so short.</summary>
+    /// <summary>
+    /// Moves bytes from a file part's accounted size to its bytes on disk, because the rest has become shorter.
+    /// </summary>
     internal void Uncharge(int bytes)
     {
         _counted -= bytes;
         _inFiles += bytes;
     }
 
-    /// <summary>All was thrown away but so much.</summary>
+    /// <summary>Sets the counts after everything except this number of bytes was discarded.</summary>
     internal void CountOnly(long bytes)
     {
         CloseFill();
@@ -232,12 +253,17 @@ internal unsafe struct SendQueue
 
     // ------------------------------------------------------------------ Reserve and Commit
 
-    /// <summary>What was reserved may be written into until the user's code that runs now (that call) returns: until then nothing of the queue leaves.</summary>
+    /// <summary>
+    /// True if reserved space may still be written by the user code that runs now. Until it returns, nothing leaves the
+    /// queue.
+    /// </summary>
     internal readonly bool IsLent(long call) => _lent is { } lent && lent.Call == call;
 
     private readonly bool IsAtEnd(LentRoom lent) => _granted == 0 && lent.Block is { } block && ReferenceEquals(Blocks.Tail, block) && block.End == lent.At;
 
-    /// <summary>What was reserved before and not committed is given back. False: too many rooms were sent past in this call.</summary>
+    /// <summary>
+    /// Releases an uncommitted reservation. Returns false if too many reservations were invalidated in this call.
+    /// </summary>
     internal bool TryBeginReserve(long call)
     {
         LentRoom lent = _lent ??= new LentRoom();
@@ -247,7 +273,9 @@ internal unsafe struct SendQueue
         return lent.Lost < MostLostRooms;
     }
 
-    /// <summary>The last block has so much room. Otherwise a new one must be queued before <see cref="Reserve"/>.</summary>
+    /// <summary>
+    /// True if the last block has this much space. Otherwise a new block must be queued before <see cref="Reserve"/>.
+    /// </summary>
     internal bool HasTailFor(int count, long call)
     {
         CloseFill();
@@ -264,10 +292,10 @@ internal unsafe struct SendQueue
         return new Span<byte>(tail.Memory + tail.End, count);
     }
 
-    /// <summary>Queues what was written into the reserved room. True when that was something.</summary>
-    /// <param name="count">Bytes from its start.</param>
-    /// <param name="call">The user's code that runs now.</param>
-    /// <param name="isOpen">Sends are taken. When they are not any more, what was written is forgotten.</param>
+    /// <summary>Queues bytes written into the reserved space. Returns true if there were any.</summary>
+    /// <param name="count">Number of bytes from the start of the space.</param>
+    /// <param name="call">Number of the call of user code that runs now.</param>
+    /// <param name="isOpen">True if sends are accepted. Otherwise the bytes are dropped.</param>
     internal bool Commit(int count, long call, bool isOpen)
     {
         int reserved = _lent?.Length ?? 0;
@@ -277,7 +305,7 @@ internal unsafe struct SendQueue
         bool isAtEnd = IsAtEnd(lent);
         if (count > 0 && !isOpen)
         {
-            // Ended in between.
+            // The connection has ended in between.
             lent.Length = 0;
             return false;
         }
@@ -318,7 +346,7 @@ internal unsafe struct SendQueue
 
     // ------------------------------------------------------------------ tenants
 
-    /// <summary>The next tenant's, whose generation comes first: who comes late finds nobody here.</summary>
+    /// <summary>Prepares the next use. The generation changes first, so that late callers are rejected.</summary>
     internal void Recycle(uint generation)
     {
         Debug.Assert(_counted == 0 && _granted == 0 && _moveDepth == 0 && Blocks.IsEmpty, "the queue was not discarded");

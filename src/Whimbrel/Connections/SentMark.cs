@@ -3,8 +3,8 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One <c>SentAsync</c>: a place in what its connection sends. In the list of the connection until all before it has left, or never will.
-/// Taken from its loop's pool and put back by the awaiter.
+/// One <c>SentAsync</c>: a position in the data of its connection. In the connection's list until all data before it
+/// was sent or discarded. Taken from its loop's pool, and returned by the awaiter.
 /// </summary>
 internal sealed class SentMark : Completion<bool>
 {
@@ -15,10 +15,10 @@ internal sealed class SentMark : Completion<bool>
 
     internal SentMark? Next { get; set; }
 
-    /// <summary>It is passed when the connection has sent so many bytes in all. Not known while it is behind an operation.</summary>
+    /// <summary>Total number of sent bytes at which it is reached. Unknown while it follows a SendOperation.</summary>
     internal long At { get; set; }
 
-    /// <summary>A SendAsync that waits for room, and comes first.</summary>
+    /// <summary>A waiting SendAsync that comes before this mark.</summary>
     internal SendOperation? Behind { get; set; }
 
     private protected override void Consumed()

@@ -2,10 +2,12 @@ using System.Diagnostics;
 
 namespace Whimbrel.Connections;
 
-/// <summary>Marks in the order of what they stand behind. One reference for a connection that has none, as most do. Loop's thread.</summary>
+/// <summary>
+/// Marks in the order of their positions. A single reference, because most connections have none. Loop's thread.
+/// </summary>
 internal struct SentMarks
 {
-    private SentMark? _last; // its next is the first
+    private SentMark? _last; // its Next is the first
 
     internal readonly SentMark? First => _last?.Next;
 
@@ -17,7 +19,7 @@ internal struct SentMarks
         _last = mark;
     }
 
-    /// <summary>Takes the first one out.</summary>
+    /// <summary>Removes and returns the first mark.</summary>
     internal SentMark Dequeue()
     {
         SentMark first = _last!.Next!;

@@ -1,12 +1,14 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// A callback of sessions as data: how it is called, and what goes with it, written once for connections that call it themselves and for
-/// strands, where its turn comes later. A new one is the override in Session, an entry here, and a <c>Tell</c> where it is due.
+/// A session callback as data: its call and its consequences, defined once for connections that call it themselves and
+/// for strands that queue it. A new callback needs the override in Session, an entry here, and a <c>Tell</c> where it
+/// is due.
 /// </summary>
 /// <remarks>
-/// Both drivers do the same: call it, fenced; tell the host (<see cref="Behind"/>); send what it sent; hand over, if it asked for that. What
-/// receiving calls, with bytes and back-pressure around it, is not of this kind (<c>Offer</c> of either).
+/// Both drivers do the same: call it in a try block; call the host (<see cref="Behind"/>); send the messages that it
+/// queued; hand over if it requested that. Callbacks of receiving, with data and back-pressure, are not of this kind
+/// (<c>Offer</c> of either driver).
 /// </remarks>
 internal sealed class SessionCallback(string name, Action<Session, object?> call)
 {
@@ -19,7 +21,8 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         {
             if (!isOver) host.SessionBegan(session);
         },
-        // With what the callback asked for: its Close is in the data lane, and the control lane is quicker.
+        // Posted in the data lane with the requests of the callback: its Close is there, and the control lane would be
+        // faster.
         Returned = static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandConnecting(hasEnded)),
     };
 
@@ -28,7 +31,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         Returned = static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandHandshaking(hasEnded)),
     };
 
-    /// <summary>With the TlsInfo.</summary>
+    /// <summary>Argument: the TlsInfo.</summary>
     internal static readonly SessionCallback Handshaked = new("OnTlsHandshakeCompleted", static (session, _) => session.CallTlsHandshakeCompleted())
     {
         Returned = static (strand, info) => strand.HandshakedReturned((TlsInfo)info!),
@@ -37,11 +40,11 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     internal static readonly SessionCallback Connected = new("OnConnected", static (session, _) => session.CallConnected())
     {
         IsDue = static (_, _) => true,
-        // Before a hand-over that it asked for: the host must not hear of the next session first.
+        // Before a hand-over that it requested, because the host must not be notified of the next session first.
         Behind = static (host, session, _, _) => host.SessionConnected(session),
     };
 
-    /// <summary>Of who took over: to the host it is the connection that it knows.</summary>
+    /// <summary>For a session that took over: the host already knows the connection.</summary>
     internal static readonly SessionCallback ConnectedByHandOver = new("OnConnected", static (session, _) => session.CallConnected())
     {
         IsDue = static (_, _) => true,
@@ -55,7 +58,9 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
 
     internal static readonly SessionCallback Sent = new("OnSent", static (session, _) => session.CallSent());
 
-    /// <summary>What was sent meanwhile, above the mark, is drained later, and told then.</summary>
+    /// <summary>
+    /// If sends since then exceed the low-water mark again, OnDrained is called after the next drain.
+    /// </summary>
     internal static readonly SessionCallback Drained = new("OnDrained", static (session, _) => session.CallDrained())
     {
         Bit = 1 << s_bits++,
@@ -64,7 +69,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
 
     internal static readonly SessionCallback ServerStopping = new("OnServerStopping", static (session, _) => session.CallServerStopping());
 
-    /// <summary>With the reason on the pool, where the connection may have ended altogether.</summary>
+    /// <summary>Argument: the reason, on the pool, where the connection may already have ended.</summary>
     internal static readonly SessionCallback Disconnecting = new("OnDisconnecting", static (session, reason) => session.CallDisconnecting(ReasonOf(session, reason)))
     {
         IsDue = static (_, _) => true,
@@ -72,7 +77,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         Returned = static (strand, _) => strand.SaidDisconnecting = true,
     };
 
-    /// <summary>With the timer, which waits for one firing at a time.</summary>
+    /// <summary>Argument: the timer, of which one firing is queued at a time.</summary>
     internal static readonly SessionCallback Timer = new("OnTimer", static (session, timer) => session.CallTimer((LoopTimer)timer!))
     {
         IsDue = static (strand, of) =>
@@ -93,19 +98,32 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
 
     internal Action<Session, object?> Call { get; } = call;
 
-    /// <summary>On the pool it waits once, however often it is told meanwhile: its bit there. 0: each time is another one.</summary>
+    /// <summary>
+    /// Bit of a callback that is queued only once on the pool until it has run. 0: each call is queued.
+    /// </summary>
     internal int Bit { get; private init; }
 
-    /// <summary>On the pool, when its turn has come. Null: unless the session has ended the connection.</summary>
+    /// <summary>
+    /// On the pool: decides whether the callback still runs when it is dequeued. Null: unless the session has ended the
+    /// connection.
+    /// </summary>
     internal Func<Strand, object?, bool>? IsDue { get; init; }
 
-    /// <summary>What the host hears when it has returned, thrown or not; the last argument says that the connection is ending.</summary>
+    /// <summary>
+    /// Calls the host after the callback has returned or thrown; the last argument is true if the connection is ending.
+    /// </summary>
     internal Action<ConnectionHost, Session, object?, bool>? Behind { get; init; }
 
-    /// <summary>On the pool, also when it was not due any more. On the loop whoever told it goes on.</summary>
+    /// <summary>
+    /// On the pool: called after the callback, or instead of it if it was no longer due. On the loop the calling code
+    /// continues by itself.
+    /// </summary>
     internal Action<Strand, object?>? Returned { get; init; }
 
-    /// <summary>With a <see cref="PassedLimit"/>. One for each limit: while a callback blocks, a silence passes again and again, and is told once.</summary>
+    /// <summary>
+    /// Returns the OnTimeout callback; argument: a <see cref="PassedLimit"/>. One for each limit: while a callback
+    /// blocks, a limit may pass repeatedly and is reported once.
+    /// </summary>
     internal static SessionCallback TimeoutOf(CloseCause cause) => cause switch
     {
         CloseCause.IdleTimeout => s_idleTimeout,
@@ -117,7 +135,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     private static SessionCallback Timeout() => new("OnTimeout", static (session, passed) => session.CallTimeout(((PassedLimit)passed!).Reason))
     {
         Bit = 1 << s_bits++,
-        // That of a phase is told unless its session has moved on by then.
+        // A phase timeout is reported unless the session has entered another phase by then.
         IsDue = static (strand, of) =>
         {
             PassedLimit passed = (PassedLimit)of!;
@@ -129,5 +147,5 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     private static CloseReason ReasonOf(Session session, object? reason) => reason as CloseReason? ?? session.Connection!.Reason;
 }
 
-/// <summary>A time limit that has passed, and as what it ends the connection.</summary>
+/// <summary>A time limit that has passed, with the close reason.</summary>
 internal sealed record PassedLimit(TimeLimits Limits, CloseReason Reason);

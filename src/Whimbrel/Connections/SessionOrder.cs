@@ -3,19 +3,26 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// For methods of ours that await inside. Begun in a callback on the pool they run outside of the order of its session, so that they go on
-/// while the callback blocks on the result; who awaits the result there comes back into the order all the same.
+/// For methods of this library that await internally. Started in a callback on the pool, they run outside the order of
+/// its session, so that they continue while the callback blocks on the result. An awaiter of the result still continues
+/// in that order.
 /// </summary>
 internal static class SessionOrder
 {
-    /// <summary>Leaves the order until <see cref="Keep{T}"/>. Costs nothing but in a callback on the pool. The strand that was left, or null.</summary>
+    /// <summary>
+    /// Leaves the order until <see cref="Keep{T}"/>. Returns the strand, or null. Has no cost outside of callbacks on
+    /// the pool.
+    /// </summary>
     internal static Strand? Leave()
     {
         Strand.Current?.FlushBatch();
         return Strand.Exchange(null);
     }
 
-    /// <summary>What to give to the caller in place of <paramref name="work"/>, which was begun behind <see cref="Leave"/> and never throws at the call.</summary>
+    /// <summary>
+    /// Returns the task for the caller instead of <paramref name="work"/>, which was started after <see cref="Leave"/>
+    /// and never throws at the call.
+    /// </summary>
     internal static ValueTask<T> Keep<T>(Strand? left, ValueTask<T> work)
     {
         if (left is null) return work;
@@ -47,7 +54,7 @@ internal static class SessionOrder
         return work;
     }
 
-    /// <summary>Begins work that tells its end by a <see cref="Completion{T}"/>, and never throws.</summary>
+    /// <summary>Starts work that reports its end by a <see cref="Completion{T}"/>, and never throws.</summary>
     internal static void Begin(Func<Task> work)
     {
         Strand? left = Leave();

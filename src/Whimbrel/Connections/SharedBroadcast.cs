@@ -1,6 +1,9 @@
 namespace Whimbrel.Connections;
 
-/// <summary>A broadcast of shared bytes on its way to other loops: one object for all of them, and a loan for each.</summary>
-/// <param name="Bytes">The bytes.</param>
-/// <param name="Extra">The session that does not get it, a predicate, or the operation of somebody who waits; or null.</param>
+/// <summary>
+/// A broadcast of shared bytes on its way to other loops: one object for all of them, and a reference to the bytes for
+/// each.
+/// </summary>
+/// <param name="Bytes">Shared bytes of the broadcast.</param>
+/// <param name="Extra">Session that does not get it, predicate, or operation of an awaited broadcast; or null.</param>
 internal sealed record SharedBroadcast(SharedBytes Bytes, object? Extra);

@@ -1,8 +1,9 @@
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Accepted connections that have not sent a whole ClientHello, the oldest first: they cost a descriptor and little else, so they wait here and
-/// not among the handshakes. A list through the connections themselves, so that each step takes the same time and no memory. Loop's thread only.
+/// Accepted connections without a complete ClientHello, the oldest first. They cost little more than a descriptor, so
+/// they wait here and not among the handshakes. A list linked through the connections themselves, so that each step
+/// takes constant time and no memory. Loop's thread only.
 /// </summary>
 internal sealed class SilentConnections
 {
@@ -21,7 +22,7 @@ internal sealed class SilentConnections
         Count++;
     }
 
-    /// <summary>Nothing when it is not in it.</summary>
+    /// <summary>Removes a connection; does nothing if it is not in the list.</summary>
     internal void Remove(TlsTransport link)
     {
         if (link.SilentBefore is null && !ReferenceEquals(Oldest, link)) return;

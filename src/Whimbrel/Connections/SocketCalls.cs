@@ -8,24 +8,28 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What both Linux engines ask of the system about a stream socket; how they wait for it is their own. Open, so that a simulation can be the
-/// system, and tests can count calls or give answers that it would not give by itself. A number that is negative is minus the error number.
-/// The last section is what engines do with these calls, once for both. No state; the thread of the loop that owns the socket.
+/// System calls of both Linux engines on a stream socket; each engine waits in its own way. Open, so that a simulation
+/// can be the system, and tests can count calls or force rare results. A negative result is the negated error number.
+/// The last section has functions of these calls that both engines share. No state; the thread of the loop that owns
+/// the socket.
 /// </summary>
-// Safe: pointers go through to the system call, which keeps none.
+// Safe: pointers are passed to the system call, which keeps none.
 internal abstract unsafe class SocketCalls
 {
     internal static SocketCalls System { get; } = new Plain();
 
-    // ------------------------------------------------------------------ making one
+    // ------------------------------------------------------------------ creating
 
-    /// <summary>A listening descriptor whose calls do not wait, and the address it really has.</summary>
+    /// <summary>Creates a non-blocking listening descriptor, and returns the bound address.</summary>
     internal virtual int Listen(Listener listener, out EndPoint bound) => SocketFactory.Listen(listener, out bound);
 
-    /// <summary>Starts a dial; <paramref name="pending"/> when the answer is still to come: then the descriptor becomes writable.</summary>
+    /// <summary>
+    /// Starts a connect. If <paramref name="pending"/> is true, the result is still to come, and the descriptor becomes
+    /// writable.
+    /// </summary>
     internal virtual int Connect(ConnectAttempt connector, out bool pending) => SocketFactory.Connect(connector, out pending);
 
-    /// <summary>The error that a dial ended with; 0 when it is connected.</summary>
+    /// <summary>Returns the error of a connect; 0 if it is connected.</summary>
     internal virtual int ConnectErrorOf(int fd)
     {
         int error;
@@ -33,24 +37,26 @@ internal abstract unsafe class SocketCalls
         return Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) == 0 ? error : Syscall.LastError;
     }
 
-    /// <summary>A fast open whose peer has not answered: asks it, also when there is nothing to send. True when it has answered.</summary>
+    /// <summary>
+    /// Starts the connect of a fast open, even if there is nothing to send. Returns true if the peer has answered.
+    /// </summary>
     internal virtual bool OpenDeferred(int fd)
     {
         byte none;
         return Send(fd, &none, 0) >= 0;
     }
 
-    /// <summary>One that waits at the listener, with flags as accept4 has them. Without an address it is not told.</summary>
+    /// <summary>Accepts a waiting connection, with the flags of accept4. The address may be null.</summary>
     internal virtual int Accept(int listener, byte* address, uint* length, int flags)
     {
         int fd = Syscall.Accept4(listener, address, length, flags);
         return fd >= 0 ? fd : -Syscall.LastError;
     }
 
-    /// <summary>The listener completes no new connection; those that are complete can still be accepted.</summary>
+    /// <summary>Makes the listener complete no new connection; completed ones can still be accepted.</summary>
     internal virtual void RefuseNewcomers(int listener, EndPoint endPoint) => SocketFactory.RefuseNewcomers(listener, endPoint);
 
-    /// <summary>A descriptor that can be given up when no other is to be had.</summary>
+    /// <summary>Opens a descriptor that can be released when no other is free.</summary>
     internal virtual int OpenReserve()
     {
         ReadOnlySpan<byte> path = "/dev/null\0"u8;
@@ -58,9 +64,9 @@ internal abstract unsafe class SocketCalls
         fixed (byte* p = path) return Syscall.Open(p, readOnlyCloseOnExec, 0);
     }
 
-    // ------------------------------------------------------------------ asking and setting
+    // ------------------------------------------------------------------ querying and setting
 
-    /// <summary>Null when it cannot be told.</summary>
+    /// <summary>Returns the local end point; null if it is unknown.</summary>
     internal virtual EndPoint? LocalEndPointOf(int fd) => SocketFactory.LocalEndPointOf(fd);
 
     internal virtual PeerAddress PeerAddressOf(int fd)
@@ -70,35 +76,41 @@ internal abstract unsafe class SocketCalls
         return Syscall.GetPeerName(fd, address, &length) == 0 ? AddressCodec.Decode(address, length) : default;
     }
 
-    /// <summary>The connection has ended by a reset, or by the system giving it up, whoever was told.</summary>
+    /// <summary>
+    /// True if the connection has ended by a reset or a timeout of the system, even if the error was reported to
+    /// another call.
+    /// </summary>
     internal virtual bool WasReset(int fd)
     {
-        // Its first byte is the state. A Unix socket has none.
+        // The first byte is the state. A Unix socket has none.
         ulong info = 0;
         uint length = sizeof(ulong);
         return Syscall.GetSocketOption(fd, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_INFO, &info, &length) == 0 && (byte)info == SocketAbi.TCP_CLOSE;
     }
 
-    /// <summary>Calls on it wait from now on, or do not. 0, or minus the error number.</summary>
+    /// <summary>Makes the socket blocking or non-blocking. Returns 0, or a negated error number.</summary>
     internal virtual int SetWaits(int fd, bool waits) => -Syscall.SetNonBlocking(fd, !waits);
 
-    // ------------------------------------------------------------------ bytes: these never wait, whatever others have made of the socket
+    // ------------------------------------------------------------------ data: these calls never block, even on a
+    // blocking socket
 
-    /// <summary>The number of bytes, and 0 for the end; -EAGAIN for nothing yet.</summary>
+    /// <summary>
+    /// Receives. Returns the number of bytes, 0 at the end of the stream, -EAGAIN if there is nothing yet.
+    /// </summary>
     internal virtual int Receive(int fd, byte* buffer, int length)
     {
         nint received = Syscall.Receive(fd, buffer, (nuint)length, SocketAbi.MSG_DONTWAIT);
         return received >= 0 ? (int)received : -Syscall.LastError;
     }
 
-    /// <summary>The number of bytes that the socket took; -EAGAIN for no room.</summary>
+    /// <summary>Sends. Returns the number of bytes that the socket took; -EAGAIN if it is full.</summary>
     internal virtual int Send(int fd, byte* bytes, int length)
     {
         nint taken = Syscall.Send(fd, bytes, (nuint)length, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
         return taken >= 0 ? (int)taken : -Syscall.LastError;
     }
 
-    /// <summary>The same for several pieces, one behind the other. The system takes less than 2 GiB in one call.</summary>
+    /// <summary>Sends several pieces in order. The system takes less than 2 GiB in one call.</summary>
     internal virtual int Send(int fd, IoVector* pieces, int count)
     {
         MessageHeader message = new() { Vectors = pieces, VectorCount = (nuint)count };
@@ -106,12 +118,18 @@ internal abstract unsafe class SocketCalls
         return taken >= 0 ? (int)taken : -Syscall.LastError;
     }
 
-    /// <summary>As <see cref="FileTransfer.Send"/>. Waits for room where calls on the socket wait: it has no flag for that.</summary>
+    /// <summary>
+    /// As <see cref="FileTransfer.Send"/>. Blocks on a full blocking socket, because sendfile has no flag against that.
+    /// </summary>
     internal virtual long SendFile(int fd, Block file) => FileTransfer.Send(fd, file);
 
-    // ------------------------------------------------------------------ bytes that stay in the system: these never wait either, unless somebody has made a socket wait
+    // ------------------------------------------------------------------ data that stays in the kernel: these calls do
+    // not block either, except on a blocking socket
 
-    /// <summary>A pipe of the system with about so much room: what goes into one descriptor comes out of the other. 0, or minus the error number.</summary>
+    /// <summary>
+    /// Opens a pipe of the kernel with about this capacity: data written to one descriptor is read from the other.
+    /// Returns 0, or a negated error number.
+    /// </summary>
     internal virtual int OpenDuct(int bytes, out int entry, out int exit)
     {
         (entry, exit) = (-1, -1);
@@ -123,7 +141,10 @@ internal abstract unsafe class SocketCalls
         return 0;
     }
 
-    /// <summary>Moves bytes from a socket into a duct, or out of one to a socket, uncopied. How many, 0 for the end, or minus the error number.</summary>
+    /// <summary>
+    /// Moves data from a socket into a pipe, or from a pipe to a socket, without a copy. Returns the number of bytes, 0
+    /// at the end of the stream, or a negated error number.
+    /// </summary>
     internal virtual int Splice(int from, int to, int length)
     {
         const uint move = 1, withoutWaiting = 2;
@@ -131,14 +152,14 @@ internal abstract unsafe class SocketCalls
         return moved >= 0 ? (int)moved : -Syscall.LastError;
     }
 
-    /// <summary>So many bytes have arrived and can be received, those before an urgent one at most; or minus the error number.</summary>
+    /// <summary>Returns the number of received bytes, up to an urgent byte; or a negated error number.</summary>
     internal virtual int CountArrived(int fd)
     {
         int result = Syscall.CountArrived(fd, out int count);
         return result == 0 ? count : -result;
     }
 
-    /// <summary>Reads what lies in a duct. How many bytes, or minus the error number.</summary>
+    /// <summary>Reads from a pipe. Returns the number of bytes, or a negated error number.</summary>
     internal virtual int ReadDuct(int exit, byte* buffer, int length)
     {
         nint read = Syscall.Read(exit, buffer, (nuint)length);
@@ -150,20 +171,21 @@ internal abstract unsafe class SocketCalls
     /// <summary>Sends FIN.</summary>
     internal virtual void ShutdownSend(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
 
-    /// <summary>A receive gives what has arrived, and then the end.</summary>
+    /// <summary>Shuts down receiving: a receive returns data that has arrived, then the end of the stream.</summary>
     internal virtual void FinishReceive(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RD);
 
-    /// <summary>Makes closing it send a reset.</summary>
+    /// <summary>Makes closing the socket send a reset.</summary>
     internal virtual void ResetOnClose(int fd)
     {
         Linux.LingerOption linger = new() { OnOff = 1, Seconds = 0 };
         _ = Syscall.SetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, &linger, (uint)sizeof(Linux.LingerOption));
     }
 
-    /// <summary>The peer gets a reset now, where the protocol has one, and all that waits on it ends.</summary>
+    /// <summary>Resets the connection now, if the protocol can, and ends all operations that wait for it.</summary>
     internal virtual void BreakOff(int fd)
     {
-        // A FIN would look like the end of all bytes; connecting to nowhere is how TCP is disconnected. Unix sockets have neither.
+        // A FIN would look like a normal end of stream. A connect to AF_UNSPEC disconnects TCP. Unix sockets have
+        // neither.
         byte* nowhere = stackalloc byte[SocketAbi.MaxAddressBytes];
         new Span<byte>(nowhere, SocketAbi.MaxAddressBytes).Clear();
         if (Syscall.Connect(fd, nowhere, SocketAbi.MaxAddressBytes) == 0) return;
@@ -171,15 +193,17 @@ internal abstract unsafe class SocketCalls
         _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RDWR);
     }
 
-    /// <summary>Also of the reserve and of a duct. The number may be another thread's before it returns.</summary>
+    /// <summary>Closes any descriptor. Another thread may get the number before the call returns.</summary>
     internal virtual void Close(int fd) => Syscall.Close(fd);
 
     /// <summary>Deletes the path of a Unix socket.</summary>
     internal virtual void DeletePath(string path) => SocketFactory.DeletePath(path);
 
-    // ------------------------------------------------------------------ what engines do with them
+    // ------------------------------------------------------------------ shared by the engines
 
-    /// <summary>Makes the socket of a listener; from then on user code may have an object of it. A descriptor whose calls do not wait.</summary>
+    /// <summary>
+    /// Creates the non-blocking socket of a listener; from then on user code may get an object of it.
+    /// </summary>
     internal int Open(Listener listener)
     {
         int fd = Listen(listener, out EndPoint bound);
@@ -197,7 +221,7 @@ internal abstract unsafe class SocketCalls
         return fd;
     }
 
-    /// <summary>A dial has its answer: 0, and the connector knows where it is bound, or the error number.</summary>
+    /// <summary>Ends a connect. Returns 0 and sets the local end point, or returns the error number.</summary>
     internal int EndConnect(ConnectAttempt connector, int fd)
     {
         int error = ConnectErrorOf(fd);
@@ -206,8 +230,9 @@ internal abstract unsafe class SocketCalls
     }
 
     /// <summary>
-    /// A send has failed. The end comes after what the peer still sent. After an error that is not the connection's own the socket may live
-    /// on: then its end must not wait for the peer, nor look to it like the end of all bytes.
+    /// Called when a send has failed. The connection ends after the data that the peer has still sent. After an error
+    /// that does not come from the connection the socket may stay usable. Its end must then neither wait for the peer
+    /// nor look like a normal end of stream.
     /// </summary>
     internal void SendBroke(int fd, int error)
     {
@@ -216,15 +241,18 @@ internal abstract unsafe class SocketCalls
         FinishReceive(fd);
     }
 
-    /// <summary>A receive has failed. While the connection drains nobody else would notice: bytes that are still queued must not look like all of them.</summary>
+    /// <summary>
+    /// Called when a receive has failed. Otherwise a draining connection would not notice, and the peer would take the
+    /// data sent so far for all of it.
+    /// </summary>
     internal void ReceiveBroke(int fd, int error)
     {
         if (error != Errno.ECONNRESET) ResetOnClose(fd);
     }
 
     /// <summary>
-    /// Out of descriptors: gives up the reserve to take one connection off the queue of the listener, whose calls do not wait, and closes it;
-    /// then takes the reserve back.
+    /// Called without free descriptors: closes the reserve, accepts one connection of the non-blocking listener and
+    /// closes it, then opens the reserve again.
     /// </summary>
     internal virtual ShedResult Shed(int listener, ref int reserve)
     {
@@ -236,7 +264,7 @@ internal abstract unsafe class SocketCalls
         return fd == -Errno.EAGAIN ? ShedResult.NobodyWaits : ShedResult.Failed;
     }
 
-    /// <summary>The descriptor is closed: the name in the file system that the socket had, if it had one, goes too.</summary>
+    /// <summary>Deletes the path of a Unix socket after its descriptor was closed.</summary>
     internal void DeletePathOf(Resident resident)
     {
         EndPoint? endPoint = resident switch
@@ -245,22 +273,22 @@ internal abstract unsafe class SocketCalls
             DatagramResident socket => socket.EndPoint,
             _ => null,
         };
-        // An @ begins a name that is in no file system.
+        // A name that begins with @ is not in the file system.
         if (endPoint is UnixDomainSocketEndPoint && endPoint.ToString() is { } path && !path.StartsWith('@')) DeletePath(path);
     }
 
     private sealed class Plain : SocketCalls;
 }
 
-/// <summary>What became of an attempt to shed a connection.</summary>
+/// <summary>Result of an attempt to shed a connection.</summary>
 internal enum ShedResult : byte
 {
-    /// <summary>One was taken and closed.</summary>
+    /// <summary>One connection was accepted and closed.</summary>
     Shed,
 
-    /// <summary>Nobody was waiting.</summary>
+    /// <summary>No connection was waiting.</summary>
     NobodyWaits,
 
-    /// <summary>Not even the reserve was to be had.</summary>
+    /// <summary>Not even the reserve could be used.</summary>
     Failed,
 }

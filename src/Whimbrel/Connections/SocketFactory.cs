@@ -5,12 +5,17 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Connections;
 
-/// <summary>Makes sockets with their options set: raw descriptors for the Linux engines, Socket objects for the portable one.</summary>
+/// <summary>
+/// Creates sockets with their options set: raw descriptors for the Linux engines, Socket objects for the portable one.
+/// </summary>
 internal static unsafe class SocketFactory
 {
     // ------------------------------------------------------------------ Linux
 
-    /// <summary>A listening descriptor, or minus the error number; when an option was the reason, <see cref="Listener.Fault"/> says which. <paramref name="bound"/> is the address it really has.</summary>
+    /// <summary>
+    /// Creates a listening descriptor. Returns a negated error number on failure; <see cref="Listener.Fault"/> has the
+    /// option, if that was the reason. <paramref name="bound"/> is the address it is bound to.
+    /// </summary>
     // Safe: the address buffer is larger than any address the codec writes.
     internal static int Listen(Listener listener, out EndPoint bound)
     {
@@ -39,7 +44,7 @@ internal static unsafe class SocketFactory
         }
 
         if (error == 0 && Syscall.Listen(fd, options.Backlog) != 0) error = Syscall.LastError;
-        // Only now: until it listens, a port that somebody else has must be an error, also when that one shares.
+        // Set only now: until this socket listens, a port that is in use must be an error, even if its owner shares it.
         if (error == 0 && listener.Sharing == PortSharing.Opens) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (error == 0)
         {
@@ -53,8 +58,8 @@ internal static unsafe class SocketFactory
     }
 
     /// <summary>
-    /// A descriptor that is bound to nothing yet and whose calls do not wait, or minus the error number. Where user code makes the sockets it is a
-    /// duplicate, and <paramref name="fault"/> says what was wrong with the user's.
+    /// Creates an unbound non-blocking descriptor, or returns a negated error number. If user code creates the sockets,
+    /// the descriptor is a duplicate, and <paramref name="fault"/> has the problem of the user's socket.
     /// </summary>
     internal static int Open(Resident resident, EndPoint endPoint, int type, Func<EndPoint, Socket>? create, out NetworkException? fault)
     {
@@ -79,10 +84,15 @@ internal static unsafe class SocketFactory
         return -error;
     }
 
-    /// <summary>What a failed attach is told: never 0, also when the failure has no number of the system's.</summary>
+    /// <summary>
+    /// Returns the error number for a failed attach: never 0 for a failure, even if the system gave no number.
+    /// </summary>
     internal static int NumberOf(NetworkException? fault) => fault is null ? 0 : fault.Error.Code != 0 ? fault.Error.Code : Errno.EINVAL;
 
-    /// <summary>Starts a dial. The descriptor, or minus the error number, as <see cref="Listen"/>; <paramref name="pending"/> when the answer is still to come.</summary>
+    /// <summary>
+    /// Starts a connect. Returns the descriptor, or a negated error number, as <see cref="Listen"/>;
+    /// <paramref name="pending"/> is true if the result is still to come.
+    /// </summary>
     // Safe: as in Listen.
     internal static int Connect(ConnectAttempt connector, out bool pending)
     {
@@ -92,7 +102,7 @@ internal static unsafe class SocketFactory
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         if (Syscall.Connect(fd, address, AddressCodec.Encode(connector.Target, address)) == 0) return fd;
         int error = Syscall.LastError;
-        // EINTR: the dial goes on in the kernel, as after EINPROGRESS.
+        // EINTR: the connect continues in the kernel, as after EINPROGRESS.
         pending = error is Errno.EINPROGRESS or Errno.EINTR;
         if (pending) return fd;
         connector.EndSharing();
@@ -100,7 +110,10 @@ internal static unsafe class SocketFactory
         return -error;
     }
 
-    /// <summary>A descriptor with its options set, bound if there is a local address: all of a dial but the connect.</summary>
+    /// <summary>
+    /// Creates a descriptor with its options set, bound to the local address if there is one: everything except the
+    /// connect.
+    /// </summary>
     // Safe: as in Listen.
     internal static int OpenToConnect(ConnectAttempt connector)
     {
@@ -116,13 +129,16 @@ internal static unsafe class SocketFactory
         return -error;
     }
 
-    /// <summary>SO_REUSEPORT spreads connections over the listeners of a port, and can be set when the first one listens already.</summary>
+    /// <summary>
+    /// True where SO_REUSEPORT distributes connections to the listeners of a port, and can be set when the first one
+    /// already listens.
+    /// </summary>
     internal static bool CanSharePorts => OperatingSystem.IsLinux();
 
     /// <summary>
-    /// The listener completes no new connection; those that are complete can still be accepted. TCP: a filter drops every
-    /// first packet, so that the peer tries again and is refused when the listener is closed. Best effort: where it fails, a
-    /// connection that comes between the last accept and the close is reset.
+    /// Makes the listener complete no new connection; completed ones can still be accepted. TCP: a filter drops every
+    /// SYN, so that the peer retries and is rejected when the listener is closed. Best effort: if it fails, a
+    /// connection that arrives between the last accept and the close is reset.
     /// </summary>
     // Safe: the kernel copies the program during the call.
     internal static void RefuseNewcomers(int listenFd, EndPoint endPoint)
@@ -156,7 +172,7 @@ internal static unsafe class SocketFactory
         return Syscall.GetSocketName(fd, address, &length) == 0 ? AddressCodec.Decode(address, length).ToEndPoint() : null;
     }
 
-    /// <summary>Deletes the path when it is a socket that nobody answers at: its process has ended.</summary>
+    /// <summary>Deletes the path if it is a socket without a listener: its process has ended.</summary>
     // Safe: `address` holds an encoded Unix address of `length` bytes.
     internal static bool RemoveStalePath(EndPoint endPoint, byte* address, uint length)
     {
@@ -169,7 +185,9 @@ internal static unsafe class SocketFactory
         return refused && IsSocketFile(path) && DeletePath(path);
     }
 
-    /// <summary>What is at the path of a Unix address when it is no socket, in words; null for other addresses.</summary>
+    /// <summary>
+    /// Returns "a directory" or "a file" if the path of a Unix address is not a socket; null for other addresses.
+    /// </summary>
     internal static string? NoSocketAt(EndPoint endPoint)
     {
         if (endPoint is not UnixDomainSocketEndPoint || endPoint.ToString() is not { Length: > 0 } path || path[0] is '@' or '\0') return null;
@@ -177,8 +195,11 @@ internal static unsafe class SocketFactory
         return File.Exists(path) && !IsSocketFile(path) ? "a file" : null;
     }
 
-    /// <summary>A dial to a plain file is refused as well, and somebody may need that file. Sockets are what cannot be opened.</summary>
-    // Safe: a string of our own that ends in a zero byte.
+    /// <summary>
+    /// Returns true if the path is a socket, which cannot be opened. A connect to a plain file is rejected too, and
+    /// that file may be needed.
+    /// </summary>
+    // Safe: the string is local and ends in a zero byte.
     private static bool IsSocketFile(string path)
     {
         const int readOnlyNonBlockingCloseOnExec = 0x80800;
@@ -192,7 +213,7 @@ internal static unsafe class SocketFactory
         }
     }
 
-    /// <summary>Deletes the path of a Unix listener that this process made.</summary>
+    /// <summary>Deletes the path of a Unix listener that this process created.</summary>
     internal static bool DeletePath(string path)
     {
         byte[] bytes = Encoding.UTF8.GetBytes(path + "\0");
@@ -201,7 +222,10 @@ internal static unsafe class SocketFactory
 
     // ------------------------------------------------------------------ portable
 
-    /// <summary>A listening socket; null when an option could not be set, and <see cref="Listener.Fault"/> says which. Throws what sockets throw.</summary>
+    /// <summary>
+    /// Creates a listening socket. Returns null if an option could not be set; <see cref="Listener.Fault"/> has the
+    /// option. Throws the exceptions of sockets.
+    /// </summary>
     internal static Socket? CreateListener(Listener listener)
     {
         EndPoint endPoint = listener.EndPoint;
@@ -241,8 +265,8 @@ internal static unsafe class SocketFactory
     }
 
     /// <summary>
-    /// A listening Unix socket, none of a loop's, that only this process's user can connect to (on Windows: whoever may into its folder); a path that is left
-    /// over is taken. Throws what sockets and files throw.
+    /// Creates a listening Unix socket outside the loops that only the user of this process can connect to (on Windows:
+    /// users with access to its folder). A stale path is replaced. Throws the exceptions of sockets and files.
     /// </summary>
     internal static Socket ListenForOwner(UnixDomainSocketEndPoint endPoint, int backlog)
     {
@@ -250,7 +274,7 @@ internal static unsafe class SocketFactory
         try
         {
             Bind(socket, endPoint, removesStale: true);
-            // Nobody can connect before it listens: there is no moment in which others could.
+            // Set before it listens, so that no other user can connect at any time.
             if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(endPoint.ToString(), UnixFileMode.UserRead | UnixFileMode.UserWrite);
             socket.Listen(backlog);
             (Socket result, socket) = (socket, null!);
@@ -262,7 +286,10 @@ internal static unsafe class SocketFactory
         }
     }
 
-    /// <summary>As with a descriptor; elsewhere than on Linux whoever comes between the last accept and the close is reset.</summary>
+    /// <summary>
+    /// As with a descriptor. On other systems than Linux, a connection that arrives between the last accept and the
+    /// close is reset.
+    /// </summary>
     internal static void RefuseNewcomers(Socket listener, EndPoint endPoint)
     {
         if (OperatingSystem.IsLinux()) RefuseNewcomers((int)listener.Handle, endPoint);
@@ -272,7 +299,7 @@ internal static unsafe class SocketFactory
     {
         if (OperatingSystem.IsLinux() && !IsSocketFile(endPoint.ToString()!)) return false;
         using Socket probe = CreateSocket(endPoint, SocketType.Stream);
-        // One who answers, and whose backlog is full, would have this wait for him.
+        // A listener with a full backlog would block this connect.
         probe.Blocking = false;
         try
         {
@@ -285,7 +312,10 @@ internal static unsafe class SocketFactory
         }
     }
 
-    /// <summary>As <see cref="Open"/>: within the margin of the engine; throws as if there were no descriptor. Elsewhere than on Linux the user's object is taken itself.</summary>
+    /// <summary>
+    /// Creates a socket as <see cref="Open"/> within the margin of the engine; throws as if there were no descriptor
+    /// otherwise. On other systems than Linux the user's object itself is used.
+    /// </summary>
     internal static Socket? CreateSocket(Resident resident, EndPoint endPoint, SocketType type, Func<EndPoint, Socket>? create, out NetworkException? fault)
     {
         fault = null;
@@ -304,7 +334,7 @@ internal static unsafe class SocketFactory
         }
     }
 
-    /// <summary>Closes it and throws when it is one too many for the engine's margin.</summary>
+    /// <summary>Closes the socket and throws if it exceeds the engine's margin.</summary>
     internal static Socket Keep(Socket socket, Loop loop)
     {
         if (!loop.Engine.Descriptors.IsReached(new RawSocket(0, socket).Number)) return socket;

@@ -8,10 +8,10 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Sets the options of one socket, for every engine: by number on Linux, by .NET's name elsewhere (SocketOptionRules has
-/// refused what has no name there). A listener gets those of its connections too: on Linux accepted TCP sockets inherit
-/// every one of them, so that an accept costs no further system call. The first that the system refuses is kept in
-/// <see cref="Fault"/>, and the rest is left out.
+/// Sets the options of one socket, for every engine: by number on Linux, by .NET's name elsewhere (SocketOptionRules
+/// has rejected options without a name there). A listener gets the options of its connections too: on Linux accepted
+/// TCP sockets inherit all of them, so that an accept needs no further system call. The first option that the system
+/// refuses is kept in <see cref="Fault"/>, and the rest is skipped.
 /// </summary>
 // Safe: pointers are to integers on the stack or to pinned bytes, for the length of a call.
 internal unsafe ref struct SocketOptions
@@ -25,20 +25,22 @@ internal unsafe ref struct SocketOptions
         _endPoint = endPoint;
     }
 
-    /// <summary>What went wrong first, or null.</summary>
+    /// <summary>The first failure, or null.</summary>
     private NetworkException? Fault { get; set; }
 
     // ------------------------------------------------------------------ by role
 
-    /// <summary>All options of a listener before it is bound, then the hook. What went wrong, or null.</summary>
+    /// <summary>
+    /// Sets all options of a listener before it is bound, then calls the hook. Returns the failure, or null.
+    /// </summary>
     internal static NetworkException? ApplyTo(Listener listener, RawSocket socket)
     {
         ServerOptions options = listener.Options;
         SocketOptions target = new(socket, listener.EndPoint);
         if (listener.EndPoint is IPEndPoint)
         {
-            // The portable engine's sockets set ReuseAddress in every bind. Their own option of that name is not for us: it sets
-            // SO_REUSEPORT as well, and a second server would take the same port without an error.
+            // The portable engine's sockets set ReuseAddress in every bind. The .NET option of that name is not used,
+            // because it also sets SO_REUSEPORT, and a second server would get the same port without an error.
             if (options.ReuseAddress && socket.Handle is null) target.Set("ReuseAddress", "SO_REUSEADDR", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
             if (options.ReusePort || listener.Sharing == PortSharing.Joins) target.Set("ReusePort", "SO_REUSEPORT", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
             if (options.ExclusiveAddressUse) target.Set("ExclusiveAddressUse", "SO_EXCLUSIVEADDRUSE", 0, 0, 1, SocketOptionLevel.Socket, SocketOptionName.ExclusiveAddressUse);
@@ -50,7 +52,10 @@ internal unsafe ref struct SocketOptions
         return target.Fault ?? CallHook(SocketRole.Listener, socket, listener.EndPoint, options);
     }
 
-    /// <summary>All options of a dial before it is bound and connects, then the hook. What went wrong, or null.</summary>
+    /// <summary>
+    /// Sets all options of a connect before it is bound and connects, then calls the hook. Returns the failure, or
+    /// null.
+    /// </summary>
     internal static NetworkException? ApplyTo(ConnectAttempt connector, RawSocket socket)
     {
         ConnectionOptions options = connector.Options;
@@ -59,22 +64,27 @@ internal unsafe ref struct SocketOptions
         if (connector.Target is IPEndPoint)
         {
             if (options is ClientOptions { FastOpen: true }) target.Set("FastOpen", "TCP_FASTOPEN_CONNECT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN_CONNECT, 1);
-            // The port is chosen in the connect: then each target has a range of local ports of its own, and not all share one. A
-            // kernel without it chooses in the bind.
+            // The port is chosen in the connect, so that each target has its own range of local ports. A kernel without
+            // this option chooses in the bind.
             if (connector.LocalEndPoint is IPEndPoint { Port: 0 } && KernelProbe.IsLinux) SetRaw(socket, SocketAbi.IPPROTO_IP, SocketAbi.IP_BIND_ADDRESS_NO_PORT, 1);
         }
 
         return target.Fault ?? CallHook(SocketRole.Connected, socket, connector.Target, options);
     }
 
-    /// <summary>On Linux all of TCP's are, and of a Unix socket's none. Elsewhere nobody promises it.</summary>
+    /// <summary>
+    /// True if accepted sockets inherit all options. On Linux those of TCP are inherited, and none of a Unix socket's.
+    /// Other systems do not guarantee it.
+    /// </summary>
     internal static bool AreInherited(EndPoint endPoint, ConnectionOptions options) =>
         endPoint is IPEndPoint ? KernelProbe.IsLinux : options is { ReceiveBufferBytes: 0, SendBufferBytes: 0 };
 
-    /// <summary>What an accepted socket has not inherited, then the hook. What went wrong, or null.</summary>
+    /// <summary>
+    /// Sets options that an accepted socket has not inherited, then calls the hook. Returns the failure, or null.
+    /// </summary>
     internal static NetworkException? ApplyToAccepted(Listener listener, RawSocket socket)
     {
-        // The memory engine's sockets are none.
+        // Sockets of the memory engine have no options.
         if (socket.Handle is not (null or Socket)) return null;
         if (!AreInherited(listener.EndPoint, listener.Options))
         {
@@ -112,7 +122,10 @@ internal unsafe ref struct SocketOptions
         if (options.KeepAliveCount > 0) Set("KeepAliveCount", "TCP_KEEPCNT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPCNT, options.KeepAliveCount, SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveRetryCount);
     }
 
-    /// <summary>An IPv6 socket has both: the second is for IPv4 connections of a listener for both, and for mapped addresses.</summary>
+    /// <summary>
+    /// Sets both options on an IPv6 socket: the second is for IPv4 connections of a dual-stack listener, and for mapped
+    /// addresses.
+    /// </summary>
     private void SetTypeOfService(IPEndPoint endPoint, int value)
     {
         if (endPoint.AddressFamily == AddressFamily.InterNetworkV6) Set("TypeOfService", "IPV6_TCLASS", SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_TCLASS, value);
@@ -202,7 +215,10 @@ internal unsafe ref struct SocketOptions
 
     internal static int SetRaw(RawSocket socket, int level, int name, int value) => SetRaw(socket, level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
 
-    /// <summary>setsockopt. 0 or an error number: on Linux the kernel's own, also for the portable engine, whose exceptions know fewer.</summary>
+    /// <summary>
+    /// Calls setsockopt. Returns 0 or an error number: on Linux the kernel's own, also for the portable engine, because
+    /// .NET's exceptions distinguish fewer.
+    /// </summary>
     internal static int SetRaw(RawSocket socket, int level, int name, ReadOnlySpan<byte> value)
     {
         if (KernelProbe.IsLinux)
@@ -221,7 +237,7 @@ internal unsafe ref struct SocketOptions
         }
     }
 
-    /// <summary>getsockopt. The number of bytes, or minus an error number.</summary>
+    /// <summary>Calls getsockopt. Returns the number of bytes, or a negated error number.</summary>
     internal static int GetRaw(RawSocket socket, int level, int name, Span<byte> value)
     {
         if (KernelProbe.IsLinux)

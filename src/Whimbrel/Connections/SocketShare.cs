@@ -6,9 +6,9 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The Socket object that user code has of a resident: over a duplicate of its descriptor, so that what is done with it late, or
-/// twice, meets nobody else's. Made when it is asked for, or by the user before the rest (CreateSocket); disposed right before the
-/// resident's own descriptor is closed. Any thread asks: its owner guards it by the loop's gate.
+/// Socket object of a handle for user code, over a duplicate of its descriptor, so that late or repeated calls on it
+/// cannot affect another socket. Created on demand, or beforehand by the user (CreateSocket); disposed directly before
+/// the handle's own descriptor is closed. Its owner serializes access from any thread by the loop's lock.
 /// </summary>
 internal struct SocketShare
 {
@@ -16,10 +16,10 @@ internal struct SocketShare
     private Socket? _object;
     private bool _isOpen;
 
-    /// <summary>There was an object: user code may have made duplicates of its own.</summary>
+    /// <summary>True if there was an object: user code may have created further duplicates.</summary>
     internal bool WasUsed { get; private set; }
 
-    /// <summary>What <see cref="Begin"/> was given, until <see cref="End"/>.</summary>
+    /// <summary>Argument of <see cref="Begin"/>, until <see cref="End"/>.</summary>
     internal readonly RawSocket Source => _source;
 
     internal void Begin(RawSocket source)
@@ -30,7 +30,10 @@ internal struct SocketShare
         WasUsed = source.Made is not null;
     }
 
-    /// <summary>Nobody can ask any more; what there is is disposed by the caller. Not what the engine itself uses: it does that.</summary>
+    /// <summary>
+    /// Ends sharing and returns the object, which the caller disposes. Null for the engine's own object, which the
+    /// engine disposes.
+    /// </summary>
     internal Socket? End()
     {
         Socket? last = ReferenceEquals(_object, _source.Handle) ? null : _object;
@@ -42,7 +45,9 @@ internal struct SocketShare
 
     internal void Forget() => this = default;
 
-    /// <summary>The object, made now if there is none. Null when the resident has no socket, or none any more.</summary>
+    /// <summary>
+    /// Returns the object, which is created on the first call. Null if the handle has no socket, or none any more.
+    /// </summary>
     internal Socket? Get()
     {
         if (!_isOpen || _source.Handle is not (null or Socket)) return null;
@@ -52,7 +57,10 @@ internal struct SocketShare
 
     // ------------------------------------------------------------------ objects
 
-    /// <summary>Another object with a descriptor of its own. Elsewhere than on Linux it borrows the handle, and is disposed before that is closed.</summary>
+    /// <summary>
+    /// Creates another object with a descriptor of its own. On other systems than Linux it borrows the handle, and is
+    /// disposed before that is closed.
+    /// </summary>
     internal static Socket Duplicate(RawSocket source)
     {
         if (!KernelProbe.IsLinux) return new Socket(new SafeSocketHandle(((Socket)source.Handle!).Handle, ownsHandle: false));
@@ -70,7 +78,9 @@ internal struct SocketShare
         }
     }
 
-    /// <summary>What the user's CreateSocket gives for the address, when it can be used; else null and why.</summary>
+    /// <summary>
+    /// Calls the user's CreateSocket. Returns null and the problem if its socket cannot be used for the address.
+    /// </summary>
     internal static Socket? Create(Func<EndPoint, Socket> create, EndPoint endPoint, SocketType type, out NetworkException? fault)
     {
         fault = null;

@@ -4,30 +4,31 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What belongs to one tenancy of a <see cref="Connection"/>: all that it knows of the one socket and its sessions. The next tenant begins with
-/// the default of it, in one assignment. What stays with the object lies beside it: the send queue (its word of other threads
-/// outlives tenants), lists that are empty between two of them, and what loop and engine keep there. Loop's thread.
+/// State of one use of a <see cref="Connection"/>: everything about its socket and its sessions. The next use begins
+/// with its default, in one assignment. State that stays with the object is outside: the send queue (its word for other
+/// threads outlives uses), lists that are empty between two uses, and fields of loop and engine. Loop's thread.
 /// </summary>
 [StructLayout(LayoutKind.Auto)]
 internal struct Tenancy
 {
-    // ---- who
+    // ---- session
     internal HostShard Shard;
     internal Session Session;
     internal Session? Next;
     internal Strand? Strand;
     internal SessionHooks Hooks;
-    internal LoopTimer? Timers; // those of the session, linked
+    internal LoopTimer? Timers; // timers of the session, linked
 
     // ---- its socket
-    internal bool HoldsSocket; // accepted, and nobody has adopted it
+    internal bool HoldsSocket; // accepted, and not adopted yet
     internal ConnectOperation? ConnectOperation;
     internal string? ConnectedHost;
     internal TlsTransport? Tls;
 
-    // ---- its life
+    // ---- its lifecycle
     internal Life Life;
-    internal long SaidAllAt; // when the session said that the peer sends no more: the bytes received, and 1; 0 when it did not
+    // number of received bytes plus 1 when the session declared that the peer sends no more; otherwise 0
+    internal long SaidAllAt;
     internal long DrainEndsMs;
     internal long ProgressAtDeadline;
 
@@ -35,34 +36,35 @@ internal struct Tenancy
     internal ReceiveGate Gate;
     internal bool IsReceiving;
     internal bool OfferPending;
-    internal bool OfferOwed; // without holding (BackPressure is off): only what was left unread waits
-    internal bool KnowsOfQueue; // the running callback asked what is pending, or was refused
+    internal bool OfferOwed; // without a hold (BackPressure is off): only unread data waits
+    internal bool KnowsOfQueue; // the running callback has read the number of pending bytes, or a send was rejected
     internal int AtLeast;
     internal int Discarded;
     internal UnreadStore Unread;
     internal long BytesReceived;
-    internal long GoesOnAt; // back-pressure: reading, and what was left unread, go on when no more than this is pending
-    internal long HeldMs; // how often and long the gate was shut, in all
+    internal long GoesOnAt; // back-pressure: reading and unread data continue at this number of pending bytes
+    internal long HeldMs; // total time for which the gate was shut, at least 1 for each time
     internal long HeldFromMs;
 
     // ---- sending
     internal bool SendInFlight;
-    internal bool HoldsSends; // what is queued waits for the OnConnected of who takes over
+    internal bool HoldsSends; // queued data waits for OnConnected of the session that takes over
     internal bool DrainOwed;
     internal int SendError;
-    internal Exception? QueueFault; // of memory that threw, or a file that could not be sent: the completion phase ends the connection
-    internal bool FileFailed; // it was a file
+    // memory that threw, or a file that could not be sent: the completion phase ends the connection
+    internal Exception? QueueFault;
+    internal bool FileFailed; // the fault was a file's
     internal long BytesSent;
-    internal long PaceTurn; // the turn in which awaited sends were counted last
-    internal int PaceBytes; // of awaited sends in that turn
+    internal long PaceTurn; // turn in which awaited sends were last counted
+    internal int PaceBytes; // bytes of awaited sends in that turn
     internal long SentUntold;
     internal SendOperation? FirstOperation;
     internal SendOperation? LastOperation;
     internal SentMarks Marks;
-    internal PacedSend? FirstPaced; // of those that wait until less is pending
+    internal PacedSend? FirstPaced; // first send that waits until less is pending
     internal PacedSend? LastPaced;
     internal FileRead? FileRead;
-    internal Pipe? FirstFeed; // of those that send here
+    internal Pipe? FirstFeed; // first pipe into this connection
     internal int WaitingFeeds;
     internal BroadcastGate BroadcastGate;
 }

@@ -1,6 +1,6 @@
 namespace Whimbrel.Connections;
 
-/// <summary>Which of a session's time limits has passed.</summary>
+/// <summary>Kind of time limit that has passed.</summary>
 internal enum TimeLimit : byte
 {
     None,
@@ -10,29 +10,31 @@ internal enum TimeLimit : byte
     Phase,
 }
 
-/// <summary>What a look at a connection sees.</summary>
-/// <param name="Received">Bytes so far.</param>
-/// <param name="Sent">Bytes so far.</param>
-/// <param name="IsRead">Somebody would take what the peer sends.</param>
-/// <param name="HeldMs">How long it was not read so far, without the time that runs now.</param>
-/// <param name="IsSending">Something waits for the peer to take it.</param>
+/// <summary>State of a connection at a check of its time limits.</summary>
+/// <param name="Received">Number of bytes received so far.</param>
+/// <param name="Sent">Number of bytes sent so far.</param>
+/// <param name="IsRead">True if received data would be delivered.</param>
+/// <param name="HeldMs">Total time for which the connection was not read, without the current interval.</param>
+/// <param name="IsSending">True if data waits for the peer.</param>
 internal readonly record struct Traffic(long Received, long Sent, bool IsRead, long HeldMs, bool IsSending);
 
 /// <summary>
-/// The time limits of one session. Nobody starts a timer when a byte comes or a phase begins: the loop looks in a while and compares. Silence is found by
-/// <see cref="Looks"/> looks in a row that see nothing new, so it is told never early and a quarter late at most; a phase by when it began.
+/// Time limits of one session. No timer is started when a byte arrives or a phase begins: the loop checks periodically
+/// and compares. A timeout has passed after <see cref="Looks"/> consecutive checks without progress, so it is never
+/// reported early, and late by a quarter at most. A phase has passed by its start time.
 /// </summary>
 /// <remarks>
-/// Threads: the loop looks. The silences may be set by any thread, each in one word (how often it was set, and the milliseconds); a phase by the
-/// session's thread, which on the pool is another than the loop: its fields stand between two steps of <see cref="_version"/>. Who sets something that is due
-/// before <see cref="NextLookMs"/> asks the loop to look; the loop looks again when something was set while it did. So one of the two sees the other.
+/// Threads: the loop checks. Timeouts may be set by any thread, each in one word (a count, and the milliseconds). A
+/// phase is set by the session's thread, which on the pool is not the loop: its fields are written between two
+/// increments of <see cref="_version"/>. A thread that sets a limit which ends before <see cref="NextLookMs"/> requests
+/// a check; the loop checks again if a limit was set during its check. So one of the two sees the other.
 /// </remarks>
 internal sealed class TimeLimits
 {
-    /// <summary>For each silence.</summary>
+    /// <summary>Number of checks for each timeout.</summary>
     internal const int Looks = 4;
 
-    /// <summary>Until the next try, when a phase is being set at this moment.</summary>
+    /// <summary>Time until the next attempt if a phase is being set at this moment.</summary>
     private const int RetryMs = 1;
 
     private Silence _idle, _receive, _send;
@@ -44,13 +46,13 @@ internal sealed class TimeLimits
     private int _toldVersion;
     private long _nextLookMs = long.MaxValue;
 
-    /// <summary>One silence: as it was set, and what the last looks have seen.</summary>
+    /// <summary>One timeout: its setting, and the progress seen by the last checks.</summary>
     private struct Silence
     {
-        /// <summary>No progress has this number: the next look begins anew.</summary>
+        /// <summary>A value that no progress has, so that the next check starts again.</summary>
         private const long Nothing = -1;
 
-        internal long Set; // any thread: how often << 32 | milliseconds
+        internal long Set; // any thread: count << 32 | milliseconds
         private long _applied;
         private long _nextMs;
         private long _seen;
@@ -58,7 +60,9 @@ internal sealed class TimeLimits
 
         internal readonly long EveryMs => ((uint)Set + Looks - 1) / Looks;
 
-        /// <summary>True when nothing has moved for so long. Begins anew then.</summary>
+        /// <summary>
+        /// Checks the timeout. Returns true if there was no progress for its time; it then starts again.
+        /// </summary>
         internal bool Look(long nowMs, long progress, bool counts, ref long nextLookMs)
         {
             long set = Volatile.Read(ref Set);
@@ -94,19 +98,19 @@ internal sealed class TimeLimits
         }
     }
 
-    /// <summary>When the loop looks next. Any thread.</summary>
+    /// <summary>Time of the loop's next check. Any thread.</summary>
     internal long NextLookMs => Volatile.Read(ref _nextLookMs);
 
-    /// <summary>The loop's timer stands at this time. The loop.</summary>
+    /// <summary>Records the time for which the loop's timer is set. Called by the loop.</summary>
     internal void LooksAt(long ms) => Volatile.Write(ref _nextLookMs, ms);
 
-    /// <summary>The phase that runs, or null. The session's thread.</summary>
+    /// <summary>Current phase, or null. The session's thread.</summary>
     internal SessionPhase? Phase => _phase;
 
-    /// <summary>The last phase that was told to have passed. The loop.</summary>
+    /// <summary>Last phase that was reported as passed. Used by the loop.</summary>
     internal SessionPhase? PassedPhase { get; private set; }
 
-    /// <summary>The session has begun another phase, or ended it, since it was told. The session's thread.</summary>
+    /// <summary>True if the session has begun or ended a phase since the last report. The session's thread.</summary>
     internal bool HasMovedOn => _toldVersion != _version;
 
     private ref long SetOf(TimeLimit which)
@@ -122,10 +126,10 @@ internal sealed class TimeLimits
         }
     }
 
-    /// <summary>Milliseconds, 0 for none; null when it was never set. Any thread.</summary>
+    /// <summary>Returns the milliseconds, 0 for none; null if it was never set. Any thread.</summary>
     internal long? Get(TimeLimit which) => Volatile.Read(ref SetOf(which)) is not 0 and long set ? (uint)set : null;
 
-    /// <summary>Sets a silence; its time begins anew. Any thread.</summary>
+    /// <summary>Sets a timeout, which starts again. Any thread.</summary>
     internal void Set(TimeLimit which, long limitMs)
     {
         ref long set = ref SetOf(which);
@@ -139,16 +143,16 @@ internal sealed class TimeLimits
         }
     }
 
-    /// <summary>What the options say, unless the session has said something else. Any thread.</summary>
+    /// <summary>Sets the value of the options, unless the session has set one. Any thread.</summary>
     internal void SetDefault(TimeLimit which, long limitMs)
     {
         if (limitMs > 0) Interlocked.CompareExchange(ref SetOf(which), (1L << 32) | limitMs, 0);
     }
 
-    /// <summary>When the loop must look at the latest, for what was just set to this.</summary>
+    /// <summary>Returns the latest time of the loop's next check for a limit that was just set.</summary>
     internal static long FirstLookMs(long nowMs, long limitMs) => limitMs == 0 ? long.MaxValue : nowMs + ((limitMs + Looks - 1) / Looks);
 
-    /// <summary>Begins a phase, or begins it anew. The session's thread.</summary>
+    /// <summary>Begins a phase, or restarts it. The session's thread.</summary>
     internal void Begin(SessionPhase? phase, long nowMs, long received, long heldMs)
     {
         _version++;
@@ -161,7 +165,9 @@ internal sealed class TimeLimits
         _version++;
     }
 
-    /// <summary>The first limit that has passed, if one has, and sets when to look next. The loop.</summary>
+    /// <summary>
+    /// Returns the first limit that has passed, if any, and sets the time of the next check. Called by the loop.
+    /// </summary>
     internal TimeLimit Look(long nowMs, in Traffic traffic)
     {
         long next = long.MaxValue;
@@ -170,14 +176,14 @@ internal sealed class TimeLimits
         long idleSet = _idle.Set, receiveSet = _receive.Set, sendSet = _send.Set;
         if (LookAtPhase(version, nowMs, traffic, ref next)) passed = TimeLimit.Phase;
         else if (_send.Look(nowMs, traffic.Sent, traffic.IsSending, ref next)) passed = TimeLimit.Send;
-        // Who is to take something first need not send; and who was not listened to has begun anew.
+        // A peer that has to read first need not send, and a peer that was not read has its full time again.
         else if (_receive.Look(nowMs, traffic.Received + traffic.HeldMs, traffic.IsRead && !traffic.IsSending, ref next)) passed = TimeLimit.Receive;
         else if (_idle.Look(nowMs, traffic.Received + traffic.Sent, counts: true, ref next)) passed = TimeLimit.Idle;
-        // The others have not been looked at.
+        // The other limits have not been checked.
         if (passed != TimeLimit.None) next = nowMs + RetryMs;
         Volatile.Write(ref _nextLookMs, next);
         Interlocked.MemoryBarrier();
-        // What was set meanwhile did not ask for a look, because of the one that it knew of.
+        // A limit that was set meanwhile did not request a check, because this one was already due.
         if (version != Volatile.Read(ref _version) || idleSet != Volatile.Read(ref _idle.Set) || receiveSet != Volatile.Read(ref _receive.Set) || sendSet != Volatile.Read(ref _send.Set))
         {
             Volatile.Write(ref _nextLookMs, nowMs + RetryMs);
@@ -202,7 +208,8 @@ internal sealed class TimeLimits
         if (phase.LeastBytesPerSecond > 0)
         {
             dueMs += (long)((Int128)(traffic.Received - received) * 1000 / phase.LeastBytesPerSecond) + Math.Max(0, traffic.HeldMs - heldMs);
-            // What it would send now is not heard: it has at least a part of its time when it is.
+            // Data that the peer sends now is not read, so the phase gets at least a part of its time after reading
+            // starts again.
             if (!traffic.IsRead) dueMs = Math.Max(dueMs, nowMs + ((phase.LimitMs + Looks - 1) / Looks));
         }
 

@@ -5,10 +5,11 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// One step of a long handshake on the thread pool: the layer goes there with a copy of the input and comes back with the
-/// output, by the mailbox. The loop leaves the layer alone meanwhile. When the connection has ended, the errand frees it.
+/// One step of a long handshake on the thread pool. The layer moves there with a copy of the input, and returns with
+/// the output through the mailbox. The loop does not use the layer meanwhile. If the connection has ended, this object
+/// frees the layer.
 /// </summary>
-// Safe: the output memory lives for the run of the step.
+// Safe: the output memory lives while the step runs.
 internal sealed unsafe class TlsErrand : IPlainSink
 {
     private const int OutputBytes = 32 * 1024;
@@ -69,6 +70,6 @@ internal sealed unsafe class TlsErrand : IPlainSink
 
     internal void GiveBack() => ArrayPool<byte>.Shared.Return(_input);
 
-    /// <summary>Nothing is delivered before Ready.</summary>
+    /// <summary>Rejects plaintext, because none is delivered before Ready.</summary>
     bool IPlainSink.Take(ReadOnlySpan<byte> plain) => false;
 }

@@ -4,23 +4,26 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// TLS, the way out. Sessions fill the same queue of plaintext as without TLS, with the same limits and counts; the flush encrypts
-/// a stretch of it, in as few records as can be, into the wire queue, which is what engines send. Plaintext counts as pending until the
-/// system took the records that carry it.
+/// Sending with TLS. Sessions fill the same queue of plaintext as without TLS, with the same limits and counts. The
+/// flush encrypts a part of it, in as few records as possible, into the wire queue, which engines send. Plaintext
+/// counts as pending until the system took the records that contain it.
 /// </summary>
-// Safe: a block of the queue is read between Start and End while it is queued; the output never passes its block's capacity.
+// Safe: a block of the queue is read between Start and End while it is queued; the output never exceeds its block's
+// capacity.
 internal sealed unsafe partial class TlsTransport
 {
-    /// <summary>Plaintext encrypted at a time: enough for one system call, little enough to stay in the cache.</summary>
+    /// <summary>Plaintext encrypted at a time: enough for one system call, small enough for the cpu cache.</summary>
     private const int EncryptMostBytes = 64 * 1024;
 
-    /// <summary>Blocks below this are joined with those behind them: each record costs 22 bytes and a microsecond.</summary>
+    /// <summary>
+    /// Blocks below this size are joined with the following ones, because each record costs 22 bytes and a microsecond.
+    /// </summary>
     private const int JoinBelowBytes = 8 * 1024;
 
-    /// <summary>What engines send.</summary>
+    /// <summary>Queue that engines send.</summary>
     internal ref BlockQueue Wire => ref _wire.Blocks;
 
-    /// <summary>Plaintext in it that was not counted as sent yet.</summary>
+    /// <summary>Plaintext in the wire queue that was not counted as sent yet.</summary>
     internal long PlainUnsent => _wire.PlainUnsent;
 
     internal void Flush()
@@ -28,7 +31,7 @@ internal sealed unsafe partial class TlsTransport
         if (connection.IsSendInFlight || State is not (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking)) return;
         if (_isInCall)
         {
-            // Inside a callback that the layer's own delivery made: it must not be entered again.
+            // Inside a callback that the layer's own delivery made: the layer must not be entered again.
             connection.MarkDirty();
             return;
         }
@@ -52,8 +55,8 @@ internal sealed unsafe partial class TlsTransport
     }
 
     /// <summary>
-    /// Before the queue is offered to the system. In a callback that the layer's delivery made, the layer sends as well, unless an answer of its
-    /// own must go first: false.
+    /// Encrypts before the queue is passed to the system. In a callback that the layer's delivery made, the layer can
+    /// send too, unless its own reply must go first; then the result is false.
     /// </summary>
     internal bool TryFillWire()
     {
@@ -109,14 +112,14 @@ internal sealed unsafe partial class TlsTransport
         PutOnWire(wire, output.Length);
     }
 
-    /// <summary>Small blocks side by side, up to one record, without taking them out.</summary>
+    /// <summary>Copies small blocks into one buffer, up to one record, without dequeuing them.</summary>
     private ReadOnlySpan<byte> Join(Block head)
     {
         Span<byte> joined = Loop.Tls.Joined;
         return joined[..head.CopyTo(joined)];
     }
 
-    /// <summary>Encrypted: the blocks are free, the bytes are counted until they are sent.</summary>
+    /// <summary>Releases encrypted blocks; their bytes stay counted until they are sent.</summary>
     private void TakeEncrypted(ref BlockQueue queue, long count)
     {
         while (count > 0)
@@ -129,13 +132,15 @@ internal sealed unsafe partial class TlsTransport
         }
     }
 
-    /// <summary>In an upgrade: what was queued goes out in the clear. What follows waits for the handshake.</summary>
+    /// <summary>
+    /// Takes the queue at an upgrade: its data is sent in the clear, and later data waits for the handshake.
+    /// </summary>
     internal void TakePlain(ref SendQueue queue)
     {
         while (!queue.Blocks.IsEmpty)
         {
             Block block = queue.Blocks.Dequeue();
-            // Room that is lent stays as well: the flush drops it.
+            // A lent reservation stays too: the flush drops it.
             if (block.Length > 0 || connection.IsSendInFlight || queue.IsLent(Loop.UserCalls)) _wire.Enqueue(block, block.Length);
             else Loop.Blocks.Return(block);
         }
@@ -143,7 +148,10 @@ internal sealed unsafe partial class TlsTransport
         _wire.CountFiles(queue.InFiles);
     }
 
-    /// <summary>The system took so much of the wire queue. How much plaintext that counts as, and how much of it as a file's.</summary>
+    /// <summary>
+    /// Records sent bytes of the wire queue. Returns the number of plaintext bytes in them, and how many of those are a
+    /// file's.
+    /// </summary>
     internal long Advance(long count, out long ofFiles)
     {
         for (long rest = count; rest > 0;)
@@ -160,7 +168,7 @@ internal sealed unsafe partial class TlsTransport
         _wire = default;
     }
 
-    /// <summary>Tells the peer that this half ends properly. True when that is to be sent first.</summary>
+    /// <summary>Queues a close_notify. Returns true if it has to be sent first.</summary>
     internal bool SayGoodbye()
     {
         if (!CanSend || _isInCall) return false;
@@ -174,7 +182,7 @@ internal sealed unsafe partial class TlsTransport
         return wrote;
     }
 
-    /// <summary>What the layer put out because of what came.</summary>
+    /// <summary>Queues a reply of the layer to received data.</summary>
     private void PutAnswer(Block block, int length)
     {
         bool isAnswer = length > 0 && !SaidGoodbye;
@@ -203,7 +211,7 @@ internal sealed unsafe partial class TlsTransport
 
     private void PutOnWire(Block block, int length)
     {
-        // After close_notify nothing may follow. The peer needs no answer to a change of keys then.
+        // Nothing may follow close_notify. The peer needs no reply to a key update then.
         if (length == 0 || SaidGoodbye)
         {
             Loop.Blocks.Return(block);

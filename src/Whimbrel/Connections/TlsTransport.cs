@@ -6,38 +6,42 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What a connection has when it speaks TLS, and has not when it does not. The way in: cipher text goes to the layer, and what it delivers takes
-/// the way that plain bytes take. TlsTransport.Sending.cs has the way out. The handshake comes between the attach and OnConnected, or, in an
-/// upgrade, between two callbacks; Connection.Tls.cs has the callbacks of the session. Owner: one connection, for one tenancy.
+/// TLS of a connection, and its receiving side: cipher text is passed to the layer, and the plaintext that it returns
+/// is delivered like plain data. TlsTransport.Sending.cs has the sending side. The handshake takes place between the
+/// attach and OnConnected, or, in an upgrade, between two callbacks; Connection.Tls.cs has the callbacks of the
+/// session. Owned by one connection, for one use.
 /// </summary>
 /// <remarks>
-/// Rules: (1) the layer is called from here only, never from inside itself: what a session does in a callback fills queues.
-/// (2) Nothing is decrypted for a session that may not be delivered to (pause, back-pressure, the pool); cipher text waits
-/// in the store <c>_held</c>, no more than the engine had taken. (3) All handshakes share 300 us of each turn, after the
-/// answers of other connections; the rest waits for the next turn. Long ones are made on the pool. (4) A handshake that fails is
-/// OnConnectFailed, or for an upgrade the end.
+/// Rules: (1) The layer is called only from here, never recursively: callbacks of the session only fill queues. (2)
+/// Nothing is decrypted while the session may not get data (pause, back-pressure, the pool). Cipher text then waits in
+/// <c>_held</c>, no more than the engine had received. (3) All handshakes share 300 us of each turn, after the replies
+/// of other connections; the rest waits for the next turn. Long ones run on the pool. (4) A failed handshake ends with
+/// OnConnectFailed, or, in an upgrade, ends the connection.
 /// </remarks>
-// Safe: a block's memory is this connection's from Take to PutOnWire, and the output never passes its capacity.
+// Safe: a block's memory is this connection's from Take to PutOnWire, and the output never exceeds its capacity.
 internal sealed unsafe partial class TlsTransport(Connection connection, TlsProfile profile, TlsUpgrade? upgrade) : IPlainSink
 {
-    /// <summary>Input that a handshake may leave waiting.</summary>
+    /// <summary>Most input that may wait during a handshake.</summary>
     private const int MostHeldInHandshake = 128 * 1024;
 
-    /// <summary>With more than this held, a handshake that waits reads no further.</summary>
+    /// <summary>Waiting input above which a waiting handshake does not read more.</summary>
     private const int MostReadWhileWaiting = 16 * 1024;
 
     private const string SymptomPage = "tls-handshake.md";
 
     private TlsLayer? _layer;
-    private TlsErrand? _errand; // a thread of the pool has the layer
+    private TlsErrand? _errand; // a pool thread has the layer
     private TlsWire _wire;
     private UnreadStore _held; // cipher text not consumed yet
-    private long _timedFrom; // when the handshake began, by the stopwatch, while it runs and a listener of the meter wants its time; or 0
+    private long _timedFrom; // stopwatch time of the handshake's start, if a listener measures it; or 0
 
-    private bool _isInCall; // the layer runs now, on this thread: nothing else may call it
+    private bool _isInCall; // the layer runs now, on this thread: no other code may call it
     private bool _inputEnded; // the peer's FIN was read
 
-    /// <summary>The layer has something to do and waits: in the handshake for its time in the next turn, afterwards for the session, which gets no more now.</summary>
+    /// <summary>
+    /// True if the layer has work and waits: in the handshake for time in the next turn, afterwards for the session to
+    /// accept data.
+    /// </summary>
     private bool _waits;
 
     internal Connection Connection => connection;
@@ -46,30 +50,30 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     internal TlsProfile Profile { get; private set; } = profile;
 
-    /// <summary>Client: the host. Server: the name that the peer asked for.</summary>
+    /// <summary>On a client the host; on a server the requested server name.</summary>
     private string? Name { get; set; } = profile.IsServer ? null : profile.Options.HostName ?? connection.ConnectedHost;
 
-    /// <summary>The session was connected before, in the clear.</summary>
+    /// <summary>The upgrade, if the session was connected in the clear before; otherwise null.</summary>
     internal TlsUpgrade? Upgrade => upgrade;
 
-    // The neighbours in the list of those that have not sent a whole ClientHello, which owns them.
+    // Neighbours in the list of connections without a complete ClientHello, which owns these fields.
     internal TlsTransport? SilentBefore;
     internal TlsTransport? SilentAfter;
 
-    /// <summary>The handshake is to come, or runs.</summary>
+    /// <summary>True before the end of the handshake.</summary>
     internal bool IsShaking => Phase < TlsPhase.Open;
 
-    /// <summary>The handshake runs, in its time limit.</summary>
+    /// <summary>True while the handshake is in progress, with its time limit.</summary>
     internal bool IsTimed => Phase is >= TlsPhase.Hello and < TlsPhase.Open;
 
-    /// <summary>Plaintext can be encrypted, and the peer must still be told that this half ends.</summary>
+    /// <summary>True if plaintext can be encrypted, and close_notify is still to be sent.</summary>
     internal bool CanSend => Phase is TlsPhase.Open or TlsPhase.PeerEnded;
 
     private bool SaidGoodbye => Phase is TlsPhase.OwnEnded or TlsPhase.BothEnded;
 
     /// <summary>
-    /// The engine may read on. Not while what came in waits for the session; a handshake that waits for its time or for a thread
-    /// reads a flight's worth more, which costs less than to stop and begin again.
+    /// True if the engine may continue to read. False while received data waits for the session. A handshake that waits
+    /// for time or for a thread reads another flight's worth, which costs less than to stop and start again.
     /// </summary>
     internal bool WantsInput => !_inputEnded && Phase switch
     {
@@ -84,7 +88,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     private ConnectionState State => connection.State;
 
-    /// <summary>The one place that changes the phase.</summary>
+    /// <summary>Changes the phase. The only place that does so.</summary>
     private void Go(TlsPhase next)
     {
         if (!IsLegal(Phase, next)) Loop.IllegalStep(Phase, next);
@@ -107,10 +111,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     // ------------------------------------------------------------------ the beginning
 
-    /// <summary>The callback that asked for the upgrade has returned, or does soon.</summary>
+    /// <summary>Called when the callback that requested the upgrade has returned, or returns soon.</summary>
     internal void BecomeDue() => Go(TlsPhase.Due);
 
-    /// <summary>OnTlsHandshakeStarting comes now; on the pool <see cref="Begin"/> does when it has returned.</summary>
+    /// <summary>Calls OnTlsHandshakeStarting; on the pool <see cref="Begin"/> follows after it.</summary>
     internal void Greet()
     {
         if (upgrade is not null) Go(TlsPhase.Greeting);
@@ -118,7 +122,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         if (connection.TellsHandshaking()) Begin();
     }
 
-    /// <summary>It came before what is held: in the clear, and was not taken; or a thread of the pool had it. It is empty then.</summary>
+    /// <summary>
+    /// Inserts data before the held input: unread data in the clear, or input returned by a pool thread. Empties the
+    /// argument.
+    /// </summary>
     internal void PutInFront(ref UnreadStore bytes)
     {
         bytes.Append(_held.Span);
@@ -127,7 +134,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         bytes = default;
     }
 
-    /// <summary>The first byte may go out, or be looked at, unless the session has ended it in OnTlsHandshakeStarting.</summary>
+    /// <summary>
+    /// Starts to send or read the first bytes, unless the session has ended the connection in OnTlsHandshakeStarting.
+    /// </summary>
     internal void Begin()
     {
         if (!IsAlive) return;
@@ -141,7 +150,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         if (IsAlive) connection.UpdateReceiving();
     }
 
-    /// <summary>Adds it to the accepted connections without a ClientHello. At their limit the oldest of them is closed.</summary>
+    /// <summary>
+    /// Adds it to the accepted connections without a ClientHello. At their limit the oldest of them is closed.
+    /// </summary>
     private void StartSilence()
     {
         Shard.Silent.Add(this);
@@ -151,7 +162,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         Shard.Silent.Oldest!.Fail(new TlsFault(TlsFailure.TooMany, $"{most} connections without a ClientHello wait already, and this was the oldest (TlsOptions.MaxSilent)"), atOnce: true);
     }
 
-    /// <summary>Its ClientHello is whole, also if there is no time for it yet: it takes a place among the handshakes. False: there is none, and it is over.</summary>
+    /// <summary>
+    /// Takes a place among the handshakes for a complete ClientHello, even if there is no time for it yet. Returns
+    /// false if none is free; the connection is then over.
+    /// </summary>
     private bool TakePlace()
     {
         if (Phase >= TlsPhase.Heard) return true;
@@ -167,7 +181,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         return true;
     }
 
-    /// <summary>Server: the ClientHello is whole and names the options. Client: at once. False when it failed.</summary>
+    /// <summary>
+    /// Creates the layer: on a server after the complete ClientHello, which selects the options; on a client at once.
+    /// Returns false on failure.
+    /// </summary>
     private bool MakeLayer(TlsProfile profile)
     {
         TlsStep step;
@@ -192,7 +209,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         }
         catch (Exception e)
         {
-            // A certificate that cannot be read any more, or the user's callback: that handshake fails, and nothing else.
+            // An unreadable certificate, or an exception of the user's callback, fails this handshake only.
             Loop.Blocks.Return(block);
             _isInCall = false;
             Fail(new TlsFault(TlsFailure.LocalFault, ErrorText.Of(e)), TlsAlert.InternalError);
@@ -206,9 +223,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         return false;
     }
 
-    // ------------------------------------------------------------------ cipher text in
+    // ------------------------------------------------------------------ receiving cipher text
 
-    /// <summary>The engine received this.</summary>
+    /// <summary>Called when the engine has received data.</summary>
     internal void Receive(ReadOnlySpan<byte> data)
     {
         if (!connection.TakesInput)
@@ -217,16 +234,16 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
             return;
         }
 
-        // After the peer's end nothing counts (RFC 8446, 6.1).
+        // Data after the peer's close_notify is ignored (RFC 8446, 6.1).
         if (Phase >= TlsPhase.PeerEnded) return;
         if (_held.Length > 0 || !MayRun())
         {
             _held.Append(data);
-            // One that waits for its time is not silent any more.
+            // A handshake that waits for time no longer counts as silent.
             if (Phase == TlsPhase.Hello && TlsHello.Read(_held.Span, out _) == TlsHello.Outcome.Found && !TakePlace()) return;
             if (MayRun()) RunHeld();
-            // Only while it is read on: a handshake that waits for its time has stopped that, and what the engine had taken by then is
-            // bounded by the engine. An honest client sends its data right behind its last flight.
+            // Checked only while it is read: a handshake that waits for time has stopped reading, and the engine limits
+            // what it had received by then. A correct client sends its data directly after its last flight.
             if (IsAlive && IsShaking && WantsInput && _held.Length > MostHeldInHandshake)
             {
                 Fail(new TlsFault(TlsFailure.BadRecord, "more than 128 KiB came before the handshake was done"));
@@ -245,10 +262,12 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     private bool IsAlive => Phase < TlsPhase.Over && connection.TakesInput;
 
-    /// <summary>The ClientHello is to be looked at.</summary>
+    /// <summary>True if the ClientHello is still to be read.</summary>
     private bool IsHello => Phase is TlsPhase.Hello or TlsPhase.Heard;
 
-    /// <summary>Whether the layer may be called now. A handshake that may not since the turn has no time left comes again by itself.</summary>
+    /// <summary>
+    /// Returns whether the layer may be called now. A handshake without time in this turn is queued for the next one.
+    /// </summary>
     private bool MayRun()
     {
         if (Phase < TlsPhase.Hello || _errand is not null || _isInCall) return false;
@@ -260,7 +279,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         return false;
     }
 
-    /// <summary>The loop has time for a step of this handshake. False: it has none left, and this one comes first in the next turn.</summary>
+    /// <summary>
+    /// Runs a step of this handshake. Returns false if the loop has no time left; this handshake then comes first in
+    /// the next turn.
+    /// </summary>
     internal bool RunHandshake()
     {
         if (!IsAlive) return true;
@@ -270,7 +292,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         return true;
     }
 
-    /// <summary>Continues with the cipher text that waits: after a resume, in the next turn, or when more has arrived.</summary>
+    /// <summary>Continues with held cipher text: after a resume, in the next turn, or when more has arrived.</summary>
     private void RunHeld()
     {
         if (IsShaking) _waits = false;
@@ -281,14 +303,16 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
             int used = RunLayer(_held.Span);
             if (!IsAlive) break;
             _held.Consume(used);
-            // A part of a hello stays; nothing more can be done with it.
+            // An incomplete ClientHello stays; nothing more can be done with it.
             if (_held.Length == before && _waits == hadWaited) break;
         }
 
         if (IsAlive && _inputEnded && MayRun() && !_waits && (_held.Length == 0 || IsShaking)) TakeEnd();
     }
 
-    /// <summary>Calls the layer until it wants more, or may not deliver. The bytes used.</summary>
+    /// <summary>
+    /// Calls the layer until it needs more input, or may not deliver. Returns the number of bytes consumed.
+    /// </summary>
     private int RunLayer(ReadOnlySpan<byte> cipher)
     {
         int used = 0;
@@ -329,11 +353,13 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         return step;
     }
 
-    /// <summary>Does what a step of the layer asks for. True: call it again.</summary>
+    /// <summary>
+    /// Carries out the result of a step of the layer. Returns true if the layer is to be called again.
+    /// </summary>
     private bool GoesOn(TlsStep step)
     {
         _waits = false;
-        // The session may have ended it in a callback.
+        // The session may have ended the connection in a callback.
         if (!IsAlive) return false;
         switch (step)
         {
@@ -358,7 +384,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         }
     }
 
-    /// <summary>Plaintext from the layer. It stops when the session may not get more now.</summary>
+    /// <summary>Delivers plaintext of the layer. Returns false if the session may not get more now.</summary>
     bool IPlainSink.Take(ReadOnlySpan<byte> plain)
     {
         connection.Deliver(plain);
@@ -369,7 +395,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     // ------------------------------------------------------------------ the peer's end
 
-    /// <summary>The peer's FIN. During a pause it waits, like the bytes before it.</summary>
+    /// <summary>Called when the peer's FIN was received. During a pause it waits, like the data before it.</summary>
     internal void EndInput()
     {
         _inputEnded = true;
@@ -399,7 +425,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         Fail(fault);
     }
 
-    /// <summary>The proper end: as the FIN of a plain connection.</summary>
+    /// <summary>Handles close_notify like the FIN of a plain connection.</summary>
     private void PeerEnds()
     {
         Go(Phase == TlsPhase.OwnEnded ? TlsPhase.BothEnded : TlsPhase.PeerEnded);
@@ -408,7 +434,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     // ------------------------------------------------------------------ the handshake
 
-    /// <summary>Reads the ClientHello, which chooses options and certificate. False: not yet, or it failed.</summary>
+    /// <summary>
+    /// Reads the ClientHello, which selects options and certificate. Returns false if it is incomplete or failed.
+    /// </summary>
     private bool ReadHello(ReadOnlySpan<byte> input)
     {
         switch (TlsHello.Read(input, out TlsHello hello))
@@ -457,7 +485,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         _errand.Start();
     }
 
-    /// <summary>The pool has made its step. The same connection as when it left.</summary>
+    /// <summary>Called when a step on the pool has ended. The connection is still the same.</summary>
     internal void ErrandReturned(TlsErrand errand)
     {
         _errand = null;
@@ -470,7 +498,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         if (!IsAlive) return;
         bool again = GoesOn(errand.Step);
         if (!IsAlive) return;
-        // Once the handshake is done, the layer may hold plaintext that came with its end.
+        // After the handshake, the layer may hold plaintext that arrived with its end.
         if (again || _held.Length > 0 || _inputEnded)
         {
             _waits |= again;
@@ -480,7 +508,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         if (IsAlive) connection.UpdateReceiving();
     }
 
-    /// <summary>In the completion phase: cipher text that waited for a resume.</summary>
+    /// <summary>In the completion phase: continues with cipher text that waited for a resume.</summary>
     internal void RunScheduled()
     {
         if (IsShaking) return;
@@ -492,13 +520,14 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     private void FailNotTls(ReadOnlySpan<byte> input)
     {
-        // After an upgrade the peer has spoken with the session before: an answer of ours in the clear would be put into its mouth.
+        // Not after an upgrade: the peer has exchanged data with the session before, and would take a reply in the
+        // clear for the session's.
         bool isHttp = upgrade is null && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
         if (isHttp) PutOnWire("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
         Fail(new TlsFault(TlsFailure.NotTls, isHttp ? "client speaks plain HTTP on a TLS port" : $"what the client sent is not TLS (it begins with 0x{Convert.ToHexString(input[..Math.Min(input.Length, 4)])})"), isHttp ? default : TlsAlert.ProtocolVersion);
     }
 
-    /// <summary>An alert of ours in the clear, then as below: before there is a layer.</summary>
+    /// <summary>Queues an alert in the clear, because there is no layer yet, and fails.</summary>
     private void Fail(TlsFault fault, TlsAlert alert)
     {
         if (alert != TlsAlert.None) PutOnWire([0x15, 3, 3, 0, 2, 2, (byte)alert]);
@@ -506,8 +535,8 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     }
 
     /// <summary>
-    /// It is over. What is on the wire already still leaves (an alert, perhaps), everything else is thrown away. No session is
-    /// called here: this may be inside a flush.
+    /// Ends TLS after a failure. Data already on the wire queue is still sent (possibly an alert); everything else is
+    /// discarded. Does not call the session, because this may be inside a flush.
     /// </summary>
     internal void Fail(TlsFault fault, bool atOnce = false)
     {
@@ -528,7 +557,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         connection.TlsFailed(this, isHandshake, atOnce);
     }
 
-    /// <summary>Records the time of a handshake, once, when a listener of the meter wanted it.</summary>
+    /// <summary>Records the duration of a handshake, once, if a listener of the meter measures it.</summary>
     private void TellTime(TlsInfo? info, string? failure)
     {
         long since = _timedFrom;
@@ -536,10 +565,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         Shard.Host.HandshakeEnded(since, info, failure);
     }
 
-    /// <summary>The connection has ended.</summary>
+    /// <summary>Called when the connection has ended.</summary>
     internal void Free()
     {
-        // Its connection ended in the middle of it: by the peer's reset, by a stop.
+        // The connection ended during the handshake: by a reset of the peer, or by a stop.
         if (_timedFrom != 0) TellTime(null, connection.Reason.Cause.ToString());
         LeaveHandshake();
         _held.Clear();

@@ -3,11 +3,12 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Connections;
 
-/// <summary>One upgrade to TLS that was asked for: with what, and who waits for its end.</summary>
+/// <summary>One requested upgrade to TLS: its options, and the completion for its awaiter.</summary>
 /// <remarks>
-/// It begins when the callback that asked has returned. On the loop that is known at once. A strand asks by an item in the data lane,
-/// together with what the callback had sent: draining it is the moment from which received bytes are cipher text. The loop answers with
-/// an event, which runs behind the callback and brings back what it and the strand left unread (<see cref="Rest"/>).
+/// It begins when the callback that requested it has returned. On the loop that is known at once. A strand requests it
+/// by an item in the data lane, together with the messages of the callback: from the processing of that item on,
+/// received data is cipher text. The loop answers with an event, which runs after the callback and returns the unread
+/// data of callback and strand (<see cref="Rest"/>).
 /// </remarks>
 internal sealed class TlsUpgrade(TlsProfile profile, UnreadBytes unread, Completion<TlsInfo>? waiting)
 {
@@ -20,13 +21,16 @@ internal sealed class TlsUpgrade(TlsProfile profile, UnreadBytes unread, Complet
     /// <summary>While the connection is Concluding: the reason of the close, unless the handshake fails.</summary>
     internal CloseReason CloseAs { get; set; }
 
-    /// <summary>What a strand had received in the clear and its session has not taken. The strand's until it comes back, then the loop's.</summary>
+    /// <summary>
+    /// Data that a strand had received in the clear and its session has not consumed. Owned by the strand until it is
+    /// returned, then by the loop.
+    /// </summary>
     internal UnreadStore Rest;
 
-    /// <summary>Once, on the session's thread, after OnTlsHandshakeCompleted.</summary>
+    /// <summary>Completes the awaiter, once, on the session's thread, after OnTlsHandshakeCompleted.</summary>
     internal void Done(TlsInfo info) => Take()?.SetResult(info);
 
-    /// <summary>The connection ended. Nothing when it was done before.</summary>
+    /// <summary>Fails the awaiter because the connection has ended. Does nothing if it was completed before.</summary>
     internal void Failed(CloseReason reason) => Take()?.SetException(new NetworkException(reason.Error, reason.Exception));
 
     private Completion<TlsInfo>? Take() => Interlocked.Exchange(ref _waiting, null);

@@ -4,12 +4,14 @@ using Whimbrel.Buffers;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The wire queue: what was encrypted (or queued in the clear before an upgrade) and not sent yet, and how much plaintext leaves with it.
-/// A field of its transport and never copied. Loop's thread.
+/// The wire queue: records (or data queued in the clear before an upgrade) that were not sent yet, and the amount of
+/// plaintext in them. A field of its transport, never copied. Loop's thread.
 /// </summary>
 internal struct TlsWire
 {
-    /// <summary>Answers to what the peer sends without content (changes of keys) that may wait for the peer to read.</summary>
+    /// <summary>
+    /// Most bytes of replies to messages without content (key updates) that may wait for the peer to read.
+    /// </summary>
     internal const int MostAnswersWaiting = 16 * 1024;
 
     internal BlockQueue Blocks;
@@ -20,7 +22,7 @@ internal struct TlsWire
     private long _ofFiles;
     private int _answers;
 
-    /// <summary>Plaintext in it that was not counted as sent yet.</summary>
+    /// <summary>Plaintext in the queue that was not counted as sent yet.</summary>
     internal readonly long PlainUnsent => _plain - _plainTold;
 
     internal void Enqueue(Block block, long plain)
@@ -31,10 +33,11 @@ internal struct TlsWire
     }
 
     /// <summary>
-    /// Queues an answer behind what waits already: a peer that asks and does not read costs us what it asked for, and not a
-    /// block for each. False when it does not fit there.
+    /// Appends a reply to the last block. A peer that requests replies and does not read them then costs the memory of
+    /// the replies, and not a block for each. Returns false if it does not fit there.
     /// </summary>
-    // Safe: behind End the memory of a pooled block is free, up to Capacity; a send that runs took its length before.
+    // Safe: after End the memory of a pooled block is free, up to Capacity; a send in progress has read its length
+    // before.
     internal unsafe bool TryJoin(ReadOnlySpan<byte> bytes)
     {
         if (Blocks.Tail is not { Kind: BlockKind.Pooled } tail || tail.Capacity - tail.End < bytes.Length) return false;
@@ -44,17 +47,17 @@ internal struct TlsWire
         return true;
     }
 
-    /// <summary>Counts an answer until the wire queue is empty. False: more wait than may.</summary>
+    /// <summary>Counts a reply until the wire queue is empty. Returns false if too many wait.</summary>
     internal bool CountAnswer(int bytes) => (_answers += bytes) <= MostAnswersWaiting;
 
-    /// <summary>So much plaintext is in the records that were made. What comes from files is not charged to the limit.</summary>
+    /// <summary>Counts plaintext of new records. File data does not count against the limit.</summary>
     internal void AddPlain(long count, bool isOfFile)
     {
         _plain += count;
         if (isOfFile) _ofFiles += count;
     }
 
-    /// <summary>So much of the plaintext in it is of files.</summary>
+    /// <summary>Sets the part of the plaintext that is file data.</summary>
     internal void CountFiles(long bytes)
     {
         Debug.Assert(bytes >= 0 && bytes <= PlainUnsent, "more of files than of all");
@@ -62,8 +65,9 @@ internal struct TlsWire
     }
 
     /// <summary>
-    /// The system took so many bytes, whose blocks the caller has taken out. How much plaintext that counts as, and how much of it as a file's: that
-    /// first, so that memory is charged a little too long, and not too short.
+    /// Records sent bytes, after the caller has removed their blocks. Returns the number of plaintext bytes in them,
+    /// and how many of those are a file's. File bytes are counted first, so that memory stays accounted slightly too
+    /// long rather than too short.
     /// </summary>
     internal long Advance(long count, out long ofFiles)
     {

@@ -3,8 +3,8 @@ using System.Buffers;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Received bytes that the session has not taken yet, joined. Rented memory while there are any, none otherwise.
-/// Owner: one connection. The bytes are moved to the front only when there is no room behind them.
+/// Received data that the session has not consumed, joined. Rented memory while there is any, otherwise none. Owned by
+/// one connection. The data is moved to the front only if there is no space after it.
 /// </summary>
 internal struct UnreadStore
 {
@@ -29,7 +29,7 @@ internal struct UnreadStore
             }
             else
             {
-                // Doubling keeps the total copied linear in what arrives.
+                // Doubling keeps the total number of copied bytes linear in the number of received ones.
                 byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed, Math.Min(length * 2, 1 << 30)));
                 Span.CopyTo(larger);
                 if (_buffer is not null) ArrayPool<byte>.Shared.Return(_buffer);
