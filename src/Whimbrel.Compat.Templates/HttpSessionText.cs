@@ -43,7 +43,7 @@ internal static class HttpSessionText
 
         {{Members.Twice((a, result, how, gives) => Responses(a, result, how, gives))}}
             /// <summary>Parses requests. An override may pass other bytes to it.</summary>
-            /// <param name="buffer">Where they lie.</param>
+            /// <param name="buffer">Buffer with the received bytes.</param>
             /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
             /// <param name="size">Number of bytes.</param>
             protected override void OnReceived(byte[] buffer, long offset, long size) => _http.Receive(buffer, offset, size);

@@ -178,8 +178,8 @@ public static class HostingExtensions
     }
 
     /// <summary>
-    /// Adds a health check of a server's node: degraded while the broker is away, and for 10 s after broadcasts from or
-    /// to other nodes were lost; unhealthy if the node has not joined or has left.
+    /// Adds a health check of a server's node. It is degraded while the broker is unreachable, and for 10 s after
+    /// broadcasts from or to other nodes were lost. It is unhealthy if the node has not joined or has left.
     /// </summary>
     /// <param name="builder">Builder from <c>AddHealthChecks</c>.</param>
     /// <param name="name">Name of the server. The check has the suffix <c>:Cluster</c>.</param>

@@ -3,9 +3,9 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// Failure of a WebSocket: the server rejected the handshake or its response is not valid; the connection ended without
-/// a close frame; or, for reads of a <see cref="WebSocketStream"/>, the peer closed it with a status other than a
-/// normal end.
+/// Failure of a WebSocket. The server rejected the handshake, or its response is not valid; or the connection ended
+/// without a close frame. For reads of a <see cref="WebSocketStream"/> also: the peer closed it with a status other
+/// than a normal end.
 /// </summary>
 public sealed class WebSocketException : IOException
 {

@@ -38,8 +38,8 @@ namespace Whimbrel.Http;
 /// kept; then reading stops. The peer's close frame is reported after the last message, and answered when this side
 /// ends.</item>
 /// </list>
-/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c> and <c>.Pieces.cs</c>, closing and the
-/// heart-beat in <c>.Ending.cs</c>, the order of both in <c>.Order.cs</c>, pulled messages in <c>.Receiving.cs</c>.
+/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c> and <c>.Pieces.cs</c>. Closing and the
+/// heart-beat are in <c>.Ending.cs</c>, the order of both in <c>.Order.cs</c>, pulled messages in <c>.Receiving.cs</c>.
 /// </remarks>
 public partial class WebSocketSession : Session
 {

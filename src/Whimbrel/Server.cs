@@ -839,8 +839,8 @@ public partial class Server : IAsyncDisposable
     /// <summary>Closes every session gracefully; the server continues to run.</summary>
     public void DisconnectAll() => _host?.CloseAll(new CloseReason(CloseCause.LocalClose));
 
-    // ------------------------------------------------------------------ events: exceptions are logged as diagnostic events; only
-    // OnStarting fails its start
+    // ------------------------------------------------------------------ events
+    // Exceptions are logged as diagnostic events; only OnStarting fails its start.
 
     /// <summary>
     /// Called at the begin of a start, before anything is open; also in a restart. An exception fails the start. On the

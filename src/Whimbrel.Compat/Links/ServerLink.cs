@@ -99,8 +99,8 @@ internal sealed class ServerLink(ILinkedServer owner)
     }
 
     /// <returns>
-    /// Null if it listens. Otherwise it listens as soon as a loop is free: the last Stop found one that is not. A callback
-    /// on that loop may be waiting for a lock that the caller of Start holds, so Start does not wait for it.
+    /// Null if it listens. Otherwise it listens as soon as a loop is free: the last Stop found one that is not. A
+    /// callback on that loop may be waiting for a lock that the caller of Start holds, so Start does not wait for it.
     /// </returns>
     private Task? Listen(Server server)
     {
@@ -175,7 +175,7 @@ internal sealed class ServerLink(ILinkedServer owner)
             // A later Start needs the port. Only callbacks on the loops may be waiting for the caller.
             bool isOnLoops = server.Options.Scheduling == Scheduling.Inline;
             int mostMs = isOnLoops ? LoopMs : (int)CompatOptions.DrainTimeout.TotalMilliseconds;
-            // The task itself: the continuation of an await would need this thread, where it runs a callback of a session.
+            // The task itself: the continuation of an await would need this thread, which may run a session's callback.
             _closing = server.StopAcceptingAsync().AsTask();
             if (Loop.Current is null) Wait.For(_closing, mostMs);
             Task stopped = server.StopAsync(CompatOptions.DrainTimeout).AsTask();

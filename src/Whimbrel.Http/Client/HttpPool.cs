@@ -14,9 +14,9 @@ namespace Whimbrel.Http;
 /// reads.</item>
 /// <item>A connection is reused only if the response is complete, the request was sent, and no byte is unread. Bytes
 /// without a request end it.</item>
-/// <item>A request is sent again, at most three times, only if a reused connection turns out to have ended: if nothing
-/// of the request was sent; or if no byte of a response was received, the method is idempotent (GET, HEAD, OPTIONS,
-/// TRACE, PUT, DELETE), and the body can be repeated.</item>
+/// <item>A request is sent again, at most three times, only if a reused connection turns out to have ended. Either
+/// nothing of the request was sent. Or no byte of a response was received, the method is idempotent (GET, HEAD,
+/// OPTIONS, TRACE, PUT, DELETE), and the body can be repeated.</item>
 /// <item>The token cancels at any time until the head is received; reads of the body have tokens of their own.</item>
 /// <item>Awaits resume on the thread pool, even if the call was made on a loop.</item>
 /// </list>

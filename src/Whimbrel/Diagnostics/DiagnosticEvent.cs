@@ -60,14 +60,14 @@ public enum DiagnosticEventKind
 /// client.
 /// </summary>
 /// <param name="Kind">Subject of the diagnostic event.</param>
-/// <param name="Message">What happened, the reason and the remedy, in one line. Control characters of external values
-/// are escaped (<c>\n</c>, <c>\u001b</c>).</param>
+/// <param name="Message">Event, reason and remedy, in one line. Control characters of external values are escaped
+/// (<c>\n</c>, <c>\u001b</c>).</param>
 /// <param name="Page">Page below <c>docs/symptoms/</c>.</param>
 /// <param name="Exception">Exception that the diagnostic event is about, with its stack trace, or null. Its own texts
 /// are not escaped.</param>
 public readonly record struct DiagnosticEvent(DiagnosticEventKind Kind, string Message, string Page, Exception? Exception = null)
 {
-    /// <summary>What happened, the reason and the remedy, in one line without control characters.</summary>
+    /// <summary>Event, reason and remedy, in one line without control characters.</summary>
     public string Message { get; init => field = Escaped.Of(value); } = Escaped.Of(Message);
 
     /// <summary>

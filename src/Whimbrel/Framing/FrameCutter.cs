@@ -47,6 +47,6 @@ internal static class FrameCutter
         return isText ? "; its bytes look like text: does the peer send lines or HTTP?" : "";
     }
 
-    // For nearly every message the first check is sufficient; the other checks tell the session what has stopped it.
+    // For nearly every message the first check is sufficient; the other checks find out what has stopped the session.
     private static bool MustStop(Session session) => !session.TakesMore && (!session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsAboveHighWaterMark);
 }

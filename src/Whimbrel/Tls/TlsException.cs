@@ -9,8 +9,8 @@ public sealed class TlsException : IOException
 {
     /// <summary>Creates an exception.</summary>
     /// <param name="failure">Kind of the failure.</param>
-    /// <param name="message">What happened, and the reason. Control characters are escaped, because certificates
-    /// contain external values.</param>
+    /// <param name="message">Event and reason. Control characters are escaped, because certificates contain external
+    /// values.</param>
     public TlsException(TlsFailure failure, string message)
         : base(Escaped.Of(message)) => Failure = failure;
 
