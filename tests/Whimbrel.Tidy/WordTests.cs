@@ -10,7 +10,7 @@ public class WordTests
     {
         yield return ("src", Words.CommentsOf(Repository.Sources("src/")), [3.7, 1.6, 1.4, 1.7, 1.2]);
         yield return ("tests", Words.CommentsOf(Repository.Sources("tests/")), [0.8, 0.5, 0.5, 0.6, 0.3]);
-        yield return ("docs", Pages(static p => p.StartsWith("docs/", StringComparison.Ordinal) || p == "README.md" || p.EndsWith("PACKAGE.md", StringComparison.Ordinal)), [5.3, 2.6, 1.8, 3.3, 1.8]);
+        yield return ("docs", Pages(static p => p.StartsWith("docs/", StringComparison.Ordinal) || p == "README.md" || p.EndsWith("PACKAGE.md", StringComparison.Ordinal)), [3, 0.6, 0.9, 1.2, 0.6]);
     }
 
     private static string Pages(Func<string, bool> picks) => string.Join('\n', Repository.PathsEnding(".md").Where(picks).Select(Repository.Read));
