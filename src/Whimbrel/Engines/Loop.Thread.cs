@@ -35,8 +35,8 @@ public abstract partial class Loop
     internal bool IsAbandoned { get; set; }
 
     /// <summary>
-    /// True if the calling thread runs this adopted loop. Between its turns it is checked like the loop's thread, where
-    /// blocking calls throw.
+    /// True if the calling thread runs this adopted loop. Its sends and broadcasts are not rejected between its turns,
+    /// because only this thread empties the mailbox.
     /// </summary>
     internal bool IsOwnedHere => IsAdopted && Volatile.Read(ref _ownerThread) == Environment.CurrentManagedThreadId;
 
