@@ -7,9 +7,8 @@ namespace Whimbrel.Clusters;
 /// The wire format between nodes. Version 2, little endian: version (1), flags (1: kind, 0x80 signed, 0x40 repeated),
 /// instance (8), epoch (4), sequence (8), length of the node id (1) and of the group name (2). Then node id and group
 /// name in UTF-8, the payload, and, if signed, HMAC-SHA256 of all before it. The payload of a broadcast is one or
-/// several messages with
-/// consecutive sequences. Before each is its length, seven bits per byte, lowest first. (In version 1 it was one
-/// message without a length.) Nothing is deserialized.
+/// several messages with consecutive sequences. Before each is its length, seven bits per byte, lowest first. (In
+/// version 1 it was one message without a length.) Nothing is deserialized.
 /// </summary>
 internal readonly ref struct Envelope
 {

@@ -10,9 +10,9 @@ internal static class HttpClientExText
         namespace NetCoreServer;
 
         /// <summary>
-        /// HTTP/1.1 client{{v.Over}} with awaited requests, one at a time. It connects automatically. The caller owns the
-        /// response. The task fails if the response breaks a rule, the connection ends before it, or the timeout passes
-        /// (<see cref="OneRequest"/>).
+        /// HTTP/1.1 client{{v.Over}} with awaited requests, one at a time. It connects automatically. The caller owns
+        /// the response. The task fails if the response breaks a rule, the connection ends before it, or the timeout
+        /// passes (<see cref="OneRequest"/>).
         /// </summary>
         public class Http{{v.S}}ClientEx : Http{{v.S}}Client, IOneRequest
         {

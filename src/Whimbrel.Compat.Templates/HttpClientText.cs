@@ -10,10 +10,9 @@ internal static class HttpClientText
         namespace NetCoreServer;
 
         /// <summary>
-        /// HTTP/1.1 client{{v.Over}}: send requests, and override <see cref="OnReceivedResponse"/>. Responses are parsed
-        /// strictly, within limits, and reported in the order of the requests (<see cref="HttpAsking"/>). A missing
-        /// Host is
-        /// added.
+        /// HTTP/1.1 client{{v.Over}}: send requests, and override <see cref="OnReceivedResponse"/>. Responses are
+        /// parsed strictly, within limits, and reported in the order of the requests (<see cref="HttpAsking"/>). A
+        /// missing Host is added.
         /// </summary>
         public class Http{{v.S}}Client : {{v.Transport}}Client, IHttpAsking
         {

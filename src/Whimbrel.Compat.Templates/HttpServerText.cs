@@ -9,7 +9,9 @@ internal static class HttpServerText
 
         namespace NetCoreServer;
 
-        /// <summary>HTTP/1.1 server{{v.Over}}: override <see cref="CreateSession"/>. Static content is sent automatically.</summary>
+        /// <summary>
+        /// HTTP/1.1 server{{v.Over}}: override <see cref="CreateSession"/>. Static content is sent automatically.
+        /// </summary>
         public class Http{{v.S}}Server : {{v.Transport}}Server
         {
         {{Members.Constructors(v, $"Http{v.S}Server")}}

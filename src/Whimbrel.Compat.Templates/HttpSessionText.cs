@@ -9,8 +9,8 @@ internal static class HttpSessionText
         namespace NetCoreServer;
 
         /// <summary>
-        /// HTTP/1.1 session of a server{{v.Over}}: override <see cref="OnReceivedRequest"/> and send a response. Requests
-        /// are parsed strictly, within limits, and reported in order (<see cref="HttpServing"/>).
+        /// HTTP/1.1 session of a server{{v.Over}}: override <see cref="OnReceivedRequest"/> and send a response.
+        /// Requests are parsed strictly, within limits, and reported in order (<see cref="HttpServing"/>).
         /// </summary>
         public class Http{{v.S}}Session : {{v.Transport}}Session, IHttpServed
         {

@@ -4,10 +4,8 @@ namespace Whimbrel.Compat.Templates;
 
 /// <summary>
 /// Creates the text of a class from a file of <c>src/Whimbrel.Compat/Templates</c>. A line prefix selects classes: N|
-/// with
-/// address and port, S| TLS, U| Unix sockets, T| sessions, V| servers, C| clients, D| UDP. @@ is the family; words
-/// between #
-/// are replaced by <see cref="Make"/>.
+/// with address and port, S| TLS, U| Unix sockets, T| sessions, V| servers, C| clients, D| UDP. @@ is the family; words
+/// between # are replaced by <see cref="Make"/>.
 /// </summary>
 internal static class TextTemplate
 {

@@ -271,7 +271,9 @@ internal static class UdpText
             /// <summary>Port, as passed to the constructor.</summary>
             public int Port { get; }
 
-            /// <summary>{{(noun == "Server" ? "End point at which it receives, with the actual port after the start." : "End point to send to.")}}</summary>
+            /// <summary>
+            /// {{(noun == "Server" ? "Local end point, with its port after the start." : "End point to send to.")}}
+            /// </summary>
             public EndPoint Endpoint { get; private set; }
 
             /// <summary>Socket object; null while the socket is not open.</summary>
@@ -410,7 +412,9 @@ internal static class UdpText
                 /// <param name="endpoint">Sender of the datagram.</param>
                 /// <param name="buffer">Array with the data. It is reused for the next datagram.</param>
                 /// <param name="offset">Offset of the first byte in <paramref name="buffer"/>.</param>
-                /// <param name="size">Number of bytes.{{(isServer ? " 0 also after an error, so that the next one can be fetched." : "")}}</param>
+                /// <param name="size">
+                /// Number of bytes.{{(isServer ? " 0 also after an error, so that the next can be fetched." : "")}}
+                /// </param>
                 protected virtual void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
                 {
                 }

@@ -14,7 +14,9 @@ internal static class WsText
 
         namespace NetCoreServer;
 
-        /// <summary>WebSocket server{{v.Over}}: override <see cref="CreateSession"/>. It answers HTTP as well.</summary>
+        /// <summary>
+        /// WebSocket server{{v.Over}}: override <see cref="CreateSession"/>. It answers HTTP as well.
+        /// </summary>
         public class Ws{{v.S}}Server : Http{{v.S}}Server, IWebSocket
         {
         {{Members.Constructors(v, $"Ws{v.S}Server")}}
@@ -88,8 +90,8 @@ internal static class WsText
         namespace NetCoreServer;
 
         /// <summary>
-        /// WebSocket session of a server{{v.Over}}: override <see cref="OnWsReceived"/>. Until its upgrade it is an HTTP
-        /// session. Frames are parsed strictly, within limits (<see cref="NetCoreServer.WebSocket"/>).
+        /// WebSocket session of a server{{v.Over}}: override <see cref="OnWsReceived"/>. Until its upgrade it is an
+        /// HTTP session. Frames are parsed strictly, within limits (<see cref="NetCoreServer.WebSocket"/>).
         /// </summary>
         public class Ws{{v.S}}Session : Http{{v.S}}Session, IWebSocket, IWsOwner
         {
@@ -140,11 +142,9 @@ internal static class WsText
 
             /// <summary>
             /// Called for each request: one that upgraded the session (after <see cref="OnWsConnected(HttpRequest)"/>;
-            /// no
-            /// response can be sent), one without an upgrade, or one whose upgrade was rejected. The default answers an
-            /// upgrade that <see cref="OnWsConnecting(HttpRequest, HttpResponse)"/> rejected and that has no answer, with
-            /// the
-            /// response composed there or with 403, and ends the connection.
+            /// no response can be sent), one without an upgrade, or one whose upgrade was rejected. The default answers
+            /// an upgrade that <see cref="OnWsConnecting(HttpRequest, HttpResponse)"/> rejected and that has no answer,
+            /// with the response composed there or with 403, and ends the connection.
             /// </summary>
             /// <param name="request">Request of the client.</param>
             protected override void OnReceivedRequest(HttpRequest request)

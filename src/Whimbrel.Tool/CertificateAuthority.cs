@@ -5,10 +5,8 @@ namespace Whimbrel.Tool;
 
 /// <summary>
 /// Signs certificates for development and tests: one self-signed certificate and its key. Made by <see cref="Create"/>
-/// or
-/// read from files by <see cref="Load"/>; <see cref="Issue"/> makes the certificates that users meet. Owns its key. Not
-/// for
-/// several threads at once.
+/// or read from files by <see cref="Load"/>; <see cref="Issue"/> makes the certificates that users meet. Owns its key.
+/// Not for several threads at once.
 /// </summary>
 internal sealed class CertificateAuthority : IDisposable
 {

@@ -4,8 +4,8 @@ namespace Whimbrel.Tool;
 
 /// <summary>
 /// One person in the chat over WebSocket: each line is a message of text. What comes faster than lines may come waits
-/// here, while no more is
-/// read; what was read already is at most one block of messages, and above the limit the connection ends.
+/// here, while no more is read; what was read already is at most one block of messages, and above the limit the
+/// connection ends.
 /// </summary>
 internal sealed class ChatSocket : WebSocketSession
 {

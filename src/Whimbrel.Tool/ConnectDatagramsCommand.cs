@@ -4,8 +4,7 @@ namespace Whimbrel.Tool;
 
 /// <summary>
 /// <c>whimbrel connect --udp</c>: sends each line of stdin as a datagram and prints received ones as lines. After the
-/// end of
-/// the input it waits until no datagram has arrived for a second.
+/// end of the input it waits until no datagram has arrived for a second.
 /// </summary>
 internal static class ConnectDatagramsCommand
 {

@@ -4,8 +4,7 @@ namespace Whimbrel.Tool;
 
 /// <summary>
 /// Writes lines of a loop to stdout on a task, because a loop must not wait for it. When 10,000 lines wait, newer ones
-/// are
-/// counted and not printed. Add may be called on any thread.
+/// are counted and not printed. Add may be called on any thread.
 /// </summary>
 internal sealed class LinePrinter : IAsyncDisposable
 {

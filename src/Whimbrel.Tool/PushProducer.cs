@@ -9,8 +9,7 @@ namespace Whimbrel.Tool;
 internal sealed class PushProducer : IDisposable
 {
     // WaitForRoomAsync leaves half a mailbox of broadcasts free. Waiting again after this many bytes means that, with
-    // this
-    // one producer, Broadcast does not return Full.
+    // this one producer, Broadcast does not return Full.
     private const int BytesBetweenWaits = 32 * 1024;
 
     // If a producer with a rate is later than this, it skips messages instead of catching up.

@@ -6,8 +6,7 @@ namespace Whimbrel.Tool.Doctor;
 
 /// <summary>
 /// <c>whimbrel doctor</c>: checks the system for settings that slow a server down, with the command that changes them.
-/// It
-/// changes nothing. Exit code 0: no advice; 1: at least one advice. Skipped checks do not count.
+/// It changes nothing. Exit code 0: no advice; 1: at least one advice. Skipped checks do not count.
 /// </summary>
 internal static class DoctorCommand
 {

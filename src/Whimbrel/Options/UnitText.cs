@@ -9,14 +9,12 @@ namespace Whimbrel;
 /// <remarks>
 /// Sizes: a number of bytes, or a number with <c>B</c>, <c>KiB</c>, <c>MiB</c>, <c>GiB</c>, <c>TiB</c>, <c>PiB</c>,
 /// <c>EiB</c> (factor 1024). Or with <c>kB</c>, <c>MB</c>, <c>GB</c>, <c>TB</c>, <c>PB</c>, <c>EB</c> (factor 1000;
-/// <c>KB</c>
-/// is <c>kB</c>). Case-sensitive, because Mb usually means bits, and K alone is ambiguous. Times: numbers with
-/// <c>d</c>, <c>h</c>, <c>m</c> or <c>min</c>, <c>s</c>, <c>ms</c>, <c>us</c> or <c>µs</c>. The longest unit comes
+/// <c>KB</c> is <c>kB</c>). Case-sensitive, because Mb usually means bits, and K alone is ambiguous. Times: numbers
+/// with <c>d</c>, <c>h</c>, <c>m</c> or <c>min</c>, <c>s</c>, <c>ms</c>, <c>us</c> or <c>µs</c>. The longest unit comes
 /// first, each at most once. Only the last number may have a fraction, and a unit is required. Numbers have digits and
-/// at most
-/// one decimal point, with digits on both sides, and no separators; a minus may precede the whole. Blanks are allowed
-/// before units and numbers, and around the whole. Fractions of a byte, or of a tick of a <see cref="TimeSpan"/> (100
-/// ns), are rounded.
+/// at most one decimal point, with digits on both sides, and no separators; a minus may precede the whole. Blanks are
+/// allowed before units and numbers, and around the whole. Fractions of a byte, or of a tick of a
+/// <see cref="TimeSpan"/> (100 ns), are rounded.
 /// </remarks>
 public static class UnitText
 {
