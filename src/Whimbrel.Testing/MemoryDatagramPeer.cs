@@ -1,4 +1,5 @@
 using System.Net;
+using Whimbrel.Datagrams;
 
 namespace Whimbrel.Testing;
 
@@ -51,7 +52,7 @@ public sealed class MemoryDatagramPeer
 
     /// <summary>Joins a multicast group, for any source on any interface.</summary>
     /// <param name="group">The group.</param>
-    public void Join(IPAddress group) => _socket.Groups.Add((new MulticastGroup(group), 0));
+    public void Join(IPAddress group) => _socket.Groups.Add(new GroupMembership(group, Source: null, Interface: 0));
 
     /// <summary>Closes the socket and releases its address. Later datagrams are rejected.</summary>
     public void Close()

@@ -1,4 +1,5 @@
 using System.Net;
+using Whimbrel.Datagrams;
 
 namespace Whimbrel.Testing;
 
@@ -36,7 +37,7 @@ internal sealed class MemoryDatagramSocket(int id, EndPoint endPoint, bool isSha
 
     internal DatagramSteering Steering { get; init; }
 
-    internal List<(MulticastGroup Group, int Interface)> Groups { get; } = [];
+    internal List<GroupMembership> Groups { get; } = [];
 
     /// <summary>Arrived datagrams, oldest first.</summary>
     internal List<(byte[] Data, DatagramPeer From)> Waiting { get; } = [];

@@ -1,6 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Testing;
@@ -116,9 +117,9 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
 
     private static bool IsMember(MemoryDatagramSocket socket, IPAddress group, IPAddress? source, int via)
     {
-        foreach ((MulticastGroup joined, int index) in socket.Groups)
+        foreach (GroupMembership joined in socket.Groups)
         {
-            if (!joined.Address.Equals(group) || Math.Max(1, index) != Math.Max(1, via)) continue;
+            if (!joined.Group.Equals(group) || Math.Max(1, joined.Interface) != Math.Max(1, via)) continue;
             if (joined.Source is null || joined.Source.Equals(source)) return true;
         }
 

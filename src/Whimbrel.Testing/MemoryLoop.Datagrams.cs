@@ -14,8 +14,9 @@ internal sealed unsafe partial class MemoryLoop
 
     private void AttachDatagrams(DatagramResident resident)
     {
-        DatagramOptions options = resident.Options;
-        bool joins = resident.Sharing == PortSharing.Joins || options.ReusePort;
+        LoopSocket user = (LoopSocket)resident;
+        DatagramOptions options = user.Options;
+        bool joins = user.Sharing == PortSharing.Joins || options.ReusePort;
         EndPoint? bound = Datagrams.Resolve(resident.EndPoint, joins, options.ReuseAddress);
         if (bound is null)
         {
@@ -24,14 +25,14 @@ internal sealed unsafe partial class MemoryLoop
             return;
         }
 
-        MemoryDatagramSocket socket = new(Datagrams.NextId(), bound, resident.Sharing != PortSharing.None || options.ReusePort, options.ReuseAddress)
+        MemoryDatagramSocket socket = new(Datagrams.NextId(), bound, user.Sharing != PortSharing.None || options.ReusePort, options.ReuseAddress)
         {
             Remote = resident.Remote,
             IsBroadcaster = options.Broadcast,
             HearsErrors = options.ReportPeerErrors || resident.IsConnected,
             HasLoopback = options.MulticastLoopback,
             TakesAllGroups = options.AllGroups,
-            Interface = resident.MulticastInterfaceIndex,
+            Interface = user.MulticastInterfaceIndex,
             Steering = options.Steering,
         };
         Datagrams.Add(socket);
@@ -62,7 +63,7 @@ internal sealed unsafe partial class MemoryLoop
         {
             (byte[] data, DatagramPeer from) = MemoryDatagrams.Take(socket);
             _engine.Trace.Add("datagram", socket.Id, data.Length);
-            int room = Math.Min(data.Length, resident.Options.ReceiveLimitBytes);
+            int room = Math.Min(data.Length, resident.ReceiveLimitBytes);
             resident.CompleteReceive(data.AsSpan(0, room), data.Length, in from);
             // Overwritten, so that code that kept the span reads invalid data.
             data.AsSpan().Fill(0xDD);
@@ -106,18 +107,18 @@ internal sealed unsafe partial class MemoryLoop
         resident.CompleteSend();
     }
 
-    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins)
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, GroupMembership membership, bool joins)
     {
         MemoryDatagramSocket memory = Open(socket).Datagrams!;
         if (!joins)
         {
-            memory.Groups.Remove((group, interfaceIndex));
+            memory.Groups.Remove(membership);
             return 0;
         }
 
         // The system's limit, for IPv4 as on Linux.
-        if (memory.Groups.Count >= MaxGroups && group.Address.AddressFamily == System.Net.Sockets.AddressFamily.InterNetwork) return Errno.ENOBUFS;
-        memory.Groups.Add((group, interfaceIndex));
+        if (memory.Groups.Count >= MaxGroups && membership.Group.AddressFamily == System.Net.Sockets.AddressFamily.InterNetwork) return Errno.ENOBUFS;
+        memory.Groups.Add(membership);
         return 0;
     }
 }

@@ -18,7 +18,7 @@ public enum SendResult
 
     /// <summary>
     /// Nothing was queued: the session's own <c>OnSending</c> returned false, or a datagram would have exceeded
-    /// <see cref="DatagramOptions.AnswerLimit"/>. Later sends are checked again.
+    /// <c>DatagramOptions.AnswerLimit</c>. Later sends are checked again.
     /// </summary>
     Refused,
 }

@@ -216,7 +216,7 @@ internal abstract unsafe class SocketCalls
     /// <summary>The same for datagrams.</summary>
     internal static int Open(DatagramResident socket)
     {
-        int fd = DatagramSetup.Open(socket);
+        int fd = socket.OpenDescriptor();
         if (fd >= 0) socket.BeginSharing(new RawSocket(fd, null));
         return fd;
     }

@@ -99,7 +99,7 @@ internal sealed unsafe class DatagramBatch
     internal bool TryReceive(int fd, DatagramResident resident)
     {
         // Coalesced datagrams arrive as one, however small the limit of each is.
-        nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.Options.ReceiveLimitBytes, ReceiveBytes));
+        nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.ReceiveLimitBytes, ReceiveBytes));
         Reset(room);
         int count = Syscall.ReceiveMessages(fd, _receives, Messages, SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC, null);
         if (count < 0)
@@ -324,7 +324,7 @@ internal sealed unsafe class DatagramBatch
             if (!first.Peer.IsNone && (!resident.IsConnected || first.Peer != resident.Remote))
             {
                 message.Header.Name = _sendNames + (count * NameBytes);
-                message.Header.NameLength = DatagramSetup.Encode(in first.Peer, resident.IsV6, message.Header.Name);
+                message.Header.NameLength = Encode(in first.Peer, resident.IsV6, message.Header.Name);
             }
 
             int bytes = size;
@@ -332,7 +332,7 @@ internal sealed unsafe class DatagramBatch
             // Port 0, which a forged sender may use, is always rejected, and that error must not be taken for a size
             // error. For members on this machine a run is split again for each of them, which costs more than it saves
             // (measured: twice, with 100).
-            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNone) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
+            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNone) || (first.Peer.IsMulticast && resident.HasMulticastLoopback);
             if (size <= resident.SegmentLimit && size > 0 && !isAlone)
             {
                 if (first.Count == 1) run = RunAt(queue, next, out bytes);
@@ -373,7 +373,7 @@ internal sealed unsafe class DatagramBatch
         while (run < most)
         {
             ref QueuedDatagram next = ref queue[start + run];
-            if (next.Data != end || next.Count > 1 || next.Length > size || next.Length == 0 || bytes + next.Length > DatagramOptions.MaxDatagramBytes || next.Peer != first.Peer) break;
+            if (next.Data != end || next.Count > 1 || next.Length > size || next.Length == 0 || bytes + next.Length > DatagramQueue.MaxDatagramBytes || next.Peer != first.Peer) break;
             bytes += next.Length;
             end += next.Length;
             run++;
@@ -393,5 +393,39 @@ internal sealed unsafe class DatagramBatch
         *(ushort*)(at + sizeof(ControlHeader)) = (ushort)size;
         header.Control = at;
         header.ControlLength = (nuint)(sizeof(ControlHeader) + 8);
+    }
+
+    // ------------------------------------------------------------------ addresses
+
+    /// <summary>
+    /// Writes the kernel address of a peer, IPv4-mapped for an IPv6 socket. Returns the number of bytes.
+    /// </summary>
+    // Safe: `target` has room for SocketAbi.MaxAddressBytes, more than any branch writes.
+    internal static uint Encode(in DatagramPeer peer, bool isV6, byte* target)
+    {
+        ushort port = System.Buffers.Binary.BinaryPrimitives.ReverseEndianness((ushort)peer.Port);
+        if (peer.IsV4 && !isV6)
+        {
+            *(ulong*)target = SocketAbi.AF_INET | ((ulong)port << 16) | ((ulong)peer.V4Bytes << 32);
+            *(ulong*)(target + 8) = 0;
+            return 16;
+        }
+
+        if (peer.IsV4 || peer.IsV6)
+        {
+            *(ulong*)target = SocketAbi.AF_INET6 | ((ulong)port << 16);
+            *(ulong*)(target + 8) = peer.IsV4 ? 0 : peer.HighBytes;
+            *(ulong*)(target + 16) = peer.IsV4 ? 0xFFFF0000UL | ((ulong)peer.V4Bytes << 32) : peer.LowBytes;
+            *(uint*)(target + 24) = (uint)peer.ScopeId;
+            return 28;
+        }
+
+        ReadOnlySpan<byte> name = peer.Name is { } unix ? unix.Bytes : default;
+        if (name.Length > SocketAbi.MaxUnixPathBytes) name = name[..SocketAbi.MaxUnixPathBytes];
+        *(ushort*)target = SocketAbi.AF_UNIX;
+        name.CopyTo(new Span<byte>(target + 2, SocketAbi.MaxUnixPathBytes));
+        target[2 + name.Length] = 0;
+        // A path ends with a zero byte, an abstract name with its length.
+        return (uint)(2 + name.Length + (name.Length > 0 && name[0] == 0 ? 0 : 1));
     }
 }

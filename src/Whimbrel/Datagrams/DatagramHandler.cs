@@ -22,7 +22,7 @@ namespace Whimbrel;
 /// </remarks>
 public abstract class DatagramHandler
 {
-    private DatagramResident? _resident;
+    private LoopSocket? _resident;
 
     /// <summary>The socket of the handler. Set before <see cref="OnStarted"/>.</summary>
     public DatagramSocket Socket => Resident.Owner;
@@ -36,7 +36,7 @@ public abstract class DatagramHandler
     /// <summary>Number of bytes of these datagrams. Any thread; exact on the loop.</summary>
     public long PendingBytes => Resident.PendingBytes;
 
-    internal DatagramResident Resident
+    internal LoopSocket Resident
     {
         get
         {
@@ -250,7 +250,7 @@ public abstract class DatagramHandler
 
     internal void CallStopped() => OnStopped();
 
-    internal void BelongTo(DatagramResident resident)
+    internal void BelongTo(LoopSocket resident)
     {
         if (_resident is not null) Throw.State("This handler has been used already: the factory makes a new one for each loop and each start.");
         _resident = resident;

@@ -20,7 +20,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
     private readonly ManualResetEventSlim _arrived = new();
     private readonly LinkedList<DatagramReceiveOperation> _receivers = new();
     private Exception? _failure;
-    private DatagramResident? _resident;
+    private LoopSocket? _resident;
     private bool _isStopped; // receiving, because the inbox was full
     private bool _isClosed;
 
@@ -30,7 +30,7 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
 
     // ------------------------------------------------------------------ the loop
 
-    internal void BelongTo(DatagramResident resident) => _resident = resident;
+    internal void BelongTo(LoopSocket resident) => _resident = resident;
 
     /// <summary>Adds a datagram, always. Returns false if the loop should stop receiving.</summary>
     internal bool Put(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
@@ -165,8 +165,8 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
         if (_isStopped && Held <= limitBytes / 2)
         {
             IsFull = _isStopped = false;
-            DatagramResident resident = _resident!;
-            resident.Loop.PostControl(static (_, r, _, _) => ((DatagramResident)r!).ResumeInbox(), resident);
+            LoopSocket resident = _resident!;
+            resident.Loop.PostControl(static (_, r, _, _) => ((LoopSocket)r!).ResumeInbox(), resident);
         }
 
         return true;

@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Datagrams;
 
 namespace Whimbrel;
 
@@ -9,7 +10,7 @@ public sealed class DatagramOptions
     private IReadOnlyList<MulticastGroup> _groups = [];
 
     /// <summary>Maximum length of a datagram, as IPv4 can carry it.</summary>
-    public const int MaxDatagramBytes = 65_507;
+    public const int MaxDatagramBytes = DatagramQueue.MaxDatagramBytes;
 
     /// <summary>
     /// The engine of the socket's loops. Default null: <see cref="Whimbrel.Engine.Default"/>, which is shared and never

@@ -35,6 +35,9 @@ internal sealed unsafe class DatagramQueue
 {
     internal const int ChunkBytes = 128 * 1024;
 
+    /// <summary>Maximum length of a datagram, as IPv4 can carry it.</summary>
+    internal const int MaxDatagramBytes = 65_507;
+
     private QueuedDatagram[] _entries = [];
     private int _head;
     private DatagramChunk? _first;
@@ -88,7 +91,7 @@ internal sealed unsafe class DatagramQueue
     internal void AppendRun(ReadOnlySpan<byte> run, int size, in DatagramPeer peer)
     {
         // As many as one segmented message can contain, in one stretch of memory.
-        int most = KeepsRuns ? size * Math.Clamp(DatagramOptions.MaxDatagramBytes / size, 1, DatagramAbi.MaxSegments) : size;
+        int most = KeepsRuns ? size * Math.Clamp(MaxDatagramBytes / size, 1, DatagramAbi.MaxSegments) : size;
         for (int start = 0; start < run.Length; start += most)
         {
             ReadOnlySpan<byte> part = run.Slice(start, Math.Min(most, run.Length - start));

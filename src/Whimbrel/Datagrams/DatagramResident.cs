@@ -1,15 +1,13 @@
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Connections;
-using Whimbrel.Diagnostics;
-using Whimbrel.Engines;
 
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// One socket of a <see cref="DatagramSocket"/> on one loop, with its handler or its inbox. Everything runs on the
-/// loop's thread; other threads use the mailbox. States: made, bound (attached), open (handler started, receiving),
-/// draining (sends queued datagrams), closed. Sends are in DatagramResident.Send.cs, groups in
-/// DatagramResident.Groups.cs.
+/// A socket for datagrams on one loop, as engines and mailbox see it: its addresses, its send queue, and what the kernel
+/// supports. The other half of the class, with handler, limits and life cycle, is LoopSocket of the package
+/// Whimbrel.Datagrams. Everything runs on the loop's thread; other threads use the mailbox.
 /// </summary>
 /// <remarks>
 /// The contract with an engine:
@@ -24,75 +22,18 @@ namespace Whimbrel.Datagrams;
 /// the completion phase.</item>
 /// </list>
 /// </remarks>
-internal sealed partial class DatagramResident : Resident
+internal abstract class DatagramResident : Resident
 {
-    private const int MaxNotes = 256;
-    private const int HeldPerTurn = 256;
-
-    private readonly Completion<EndPoint> _bound;
-    private readonly IDatagramEngine _engine;
-    private readonly List<LoopTimer> _timers = [];
-    private readonly DatagramQueue _held = new();
-    private List<Completion<bool>>? _stopped;
-    private DatagramFault[] _notes = [];
-    private NoticePace _truncatedNotices;
-    private NoticePace _failedNotices;
-    private NoticePace _peerNotices;
-    private bool[] _noteIsPeerError = [];
-    private int _noteCount;
-    private LoopTimer? _deadline;
-    private DatagramHandler? _handler;
-    private Life _life;
-    private bool _isPaused;
-    private bool _isReceiving;
-    private bool _isDetaching;
-    private bool _toldOpen;
-    private uint _lastOverflow;
-
-    internal long DatagramsReceived;
-    internal long BytesReceived;
-    internal long DatagramsSent;
-    internal long BytesSent;
-    internal long Truncated;
-    internal long Overflowed;
-    internal long Displaced;
-    internal long Failed;
-    internal long Abandoned;
-    internal long PeerErrors;
-    internal long HandlerErrors;
-    internal long SendCalls;
-    internal long ReceiveCalls;
-
-    internal DatagramResident(Loop loop, DatagramSocket owner, EndPoint endPoint, PortSharing sharing, int sharers, DatagramInbox? inbox)
+    /// <summary>Creates it for an address to bind, and the peer of a connected socket.</summary>
+    private protected DatagramResident(Loop loop, EndPoint endPoint, EndPoint? remote)
         : base(loop)
     {
-        _engine = (IDatagramEngine)loop;
-        Owner = owner;
-        Options = owner.Options;
         EndPoint = endPoint;
-        Sharing = sharing;
-        Sharers = sharers;
-        Inbox = inbox;
-        Remote = Options.RemoteEndPoint is { } remote ? new DatagramPeer(EndPointRules.Plain(remote)) : default;
+        IsConnected = remote is not null;
+        Remote = remote is null ? default : new DatagramPeer(EndPointRules.Plain(remote));
         // The engine maps IPv4 peers for an IPv6 socket.
-        IsV6 = endPoint.AddressFamily == System.Net.Sockets.AddressFamily.InterNetworkV6;
-        SegmentLimit = Options.Segmentation && endPoint is IPEndPoint ? DatagramOptions.MaxDatagramBytes / 2 : 0;
-        _bound = new Completion<EndPoint>(loop.Engine);
-        if (Options.AnswerLimit > 0) _answers = new AnswerBudget(Options.AnswerLimit, seed: (int)(loop.Engine.NextRandom() * int.MaxValue));
+        IsV6 = endPoint.AddressFamily == AddressFamily.InterNetworkV6;
     }
-
-    private enum Life : byte
-    {
-        Made,
-        Bound,
-        Open,
-        Draining,
-        Closed,
-    }
-
-    internal DatagramSocket Owner { get; }
-
-    internal DatagramOptions Options { get; }
 
     /// <summary>Requested address; after the attach, the address that was actually bound. Set by the engine.</summary>
     internal EndPoint EndPoint { get; set; }
@@ -100,25 +41,17 @@ internal sealed partial class DatagramResident : Resident
     /// <summary>Peer of a connected socket; otherwise <c>default</c>.</summary>
     internal DatagramPeer Remote { get; }
 
-    internal bool IsConnected => Options.RemoteEndPoint is not null;
+    internal bool IsConnected { get; }
 
     internal bool IsV6 { get; }
 
-    internal PortSharing Sharing { get; }
+    /// <summary>Maximum length of a datagram that is delivered completely.</summary>
+    internal int ReceiveLimitBytes { get; private protected init; }
 
-    /// <summary>Number of sockets that will share the port.</summary>
-    internal int Sharers { get; }
+    /// <summary>True if members on this machine receive datagrams sent to a group.</summary>
+    internal bool HasMulticastLoopback { get; private protected init; }
 
-    /// <summary>
-    /// Number of the interface of <see cref="DatagramOptions.MulticastInterface"/>; 0 for none. Looked up before the
-    /// attach.
-    /// </summary>
-    internal int MulticastInterfaceIndex { get; init; }
-
-    /// <summary>Queue of datagrams for receive calls. Null with a handler.</summary>
-    internal DatagramInbox? Inbox { get; }
-
-    /// <summary>Failure of an option, more precise than the number passed to <see cref="CompleteAttach"/>.</summary>
+    /// <summary>Failure of an option, more precise than the number passed to <see cref="Resident.CompleteAttach"/>.</summary>
     internal NetworkException? Fault { get; set; }
 
     /// <summary>
@@ -142,569 +75,88 @@ internal sealed partial class DatagramResident : Resident
     /// <summary>
     /// True if the receiver may be full while this socket is writable: the engine then calls <see cref="RetrySend"/>.
     /// </summary>
-    internal bool RetriesByTimer => EndPoint is System.Net.Sockets.UnixDomainSocketEndPoint;
+    internal bool RetriesByTimer => EndPoint is UnixDomainSocketEndPoint;
+
+    /// <summary>The queue, for the engine during a send.</summary>
+    internal DatagramQueue Queue { get; } = new();
+
+    /// <summary>True if a send was started and has not completed: the engine waits for the kernel.</summary>
+    internal bool IsSendInFlight { get; private protected set; }
 
     /// <summary>
-    /// True if the engine may deliver. If it becomes false in the middle of a batch, the rest is kept.
+    /// Number of heads of the queue that an asynchronous call of the engine refers to. They must not move.
     /// </summary>
-    internal bool IsReceiving => _isReceiving;
+    internal int InFlightHeads { get; set; }
 
-    // ------------------------------------------------------------------ start
+    /// <summary>Name of the handler's class, for messages.</summary>
+    internal abstract string HandlerName { get; }
+
+    // ------------------------------------------------------------------ called by the engine
 
     /// <summary>
-    /// Completes with the bound address, or fails with a <see cref="NetworkException"/> or the exception of the
-    /// factory.
+    /// Creates a bound (and connected) descriptor for a Linux engine. Returns it, or the negative error number with
+    /// <see cref="Fault"/>. Sets <see cref="EndPoint"/> to the actual address.
     /// </summary>
-    internal ValueTask<EndPoint> Bound => _bound.Task;
-
-    /// <summary>Calls the factory and binds. Does not receive yet.</summary>
-    internal void Bind()
-    {
-        if (Loop.IsStopping)
-        {
-            _life = Life.Closed;
-            _bound.SetException(Loop.Engine.EndedError());
-            return;
-        }
-
-        try
-        {
-            _handler = Owner.MakeHandler();
-            _handler?.BelongTo(this);
-        }
-        catch (Exception e)
-        {
-            _life = Life.Closed;
-            _bound.SetException(e);
-            return;
-        }
-
-        Loop.Attach(this);
-    }
-
-    internal override void CompleteAttach(int error)
-    {
-        if (error == 0)
-        {
-            _life = Life.Bound;
-            _bound.SetResult(EndPoint);
-            return;
-        }
-
-        _life = Life.Closed;
-        _bound.SetException(Fault ?? DatagramErrors.BindFailure(EndPoint, Options, error));
-    }
+    internal abstract int OpenDescriptor();
 
     /// <summary>
-    /// Starts the handler and the receiving, when all sockets of the owner are bound and their groups joined. A control
-    /// action, never inside a callback.
+    /// The same as a Socket in non-blocking mode. Returns null, with <see cref="Fault"/>, if an option could not be
+    /// set. Throws the exceptions of sockets.
     /// </summary>
-    internal void Open()
-    {
-        if (_life != Life.Bound) return;
-        _life = Life.Open;
-        _toldOpen = true;
-        if (_handler is { } handler)
-        {
-            Enter("OnStarted");
-            try
-            {
-                handler.CallStarted();
-            }
-            catch (Exception e)
-            {
-                Threw(e);
-            }
-
-            Leave();
-            TellJoined();
-        }
-
-        if (!_isPaused && _life == Life.Open) BeginReceive();
-    }
-
-    // ------------------------------------------------------------------ receive
-
-    private void BeginReceive()
-    {
-        if (_isReceiving || _life != Life.Open) return;
-        _isReceiving = true;
-        Loop.StartReceive(this);
-    }
-
-    private void EndReceive()
-    {
-        if (!_isReceiving) return;
-        _isReceiving = false;
-        if (!_isDetaching) Loop.StopReceive(this);
-    }
+    internal abstract Socket? OpenSocket();
 
     /// <summary>
-    /// Called by the engine with one received datagram; <paramref name="length"/> is its length on the wire.
+    /// Called with one received datagram; <paramref name="length"/> is its length on the wire.
     /// </summary>
-    internal void CompleteReceive(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
-    {
-        if (!_isReceiving)
-        {
-            // Received in the batch in which the handler has paused, so it is kept. After a stop nothing is delivered
-            // any more.
-            if (_life == Life.Open) _held.Append(data, length, in peer);
-            return;
-        }
-
-        Deliver(data, length, in peer);
-    }
+    internal abstract void CompleteReceive(ReadOnlySpan<byte> data, int length, in DatagramPeer peer);
 
     /// <summary>
-    /// Called by the engine with several coalesced datagrams of one sender: <paramref name="segment"/> bytes each, the
-    /// last one possibly shorter, <paramref name="length"/> in total; <paramref name="data"/> is the available part of
-    /// them.
+    /// Called with several coalesced datagrams of one sender: <paramref name="segment"/> bytes each, the last one
+    /// possibly shorter, <paramref name="length"/> in total; <paramref name="data"/> is the available part of them.
     /// </summary>
-    internal void CompleteReceives(ReadOnlySpan<byte> data, int length, int segment, in DatagramPeer peer)
-    {
-        int start = 0;
-        if (_answers is null && _handler is { } handler && segment <= Options.ReceiveLimitBytes && data.Length == length) start = DeliverRun(handler, data, segment, in peer);
-        for (; start < length; start += segment)
-        {
-            int one = Math.Min(segment, length - start);
-            int here = Math.Clamp(data.Length - start, 0, one);
-            CompleteReceive(data.Slice(Math.Min(start, data.Length), here), one, in peer);
-        }
-    }
+    internal abstract void CompleteReceives(ReadOnlySpan<byte> data, int length, int segment, in DatagramPeer peer);
 
-    /// <summary>
-    /// Delivers a run in one call, or one datagram after the other while receiving. Returns the number of delivered
-    /// bytes.
-    /// </summary>
-    private int DeliverRun(DatagramHandler handler, ReadOnlySpan<byte> data, int segment, in DatagramPeer peer)
-    {
-        if (_isReceiving && WasTaken(handler, data, segment, in peer)) return data.Length;
-        int start = 0;
-        Enter("OnReceived");
-        while (start < data.Length && _isReceiving)
-        {
-            try
-            {
-                while (start < data.Length && _isReceiving)
-                {
-                    int here = Math.Min(segment, data.Length - start);
-                    int at = start;
-                    start += here;
-                    DatagramsReceived++;
-                    BytesReceived += here;
-                    handler.CallReceived(data.Slice(at, here), in peer);
-                }
-            }
-            catch (Exception e)
-            {
-                Threw(e);
-            }
-        }
-
-        Leave();
-        return start;
-    }
-
-    private bool WasTaken(DatagramHandler handler, ReadOnlySpan<byte> run, int segment, in DatagramPeer peer)
-    {
-        bool wasTaken = true; // also if it throws, because it may have processed a part
-        Enter("OnReceivedRun");
-        try
-        {
-            wasTaken = handler.CallReceivedRun(run, segment, in peer);
-        }
-        catch (Exception e)
-        {
-            Threw(e);
-        }
-
-        Leave();
-        if (!wasTaken) return false;
-        DatagramsReceived += ((run.Length - 1) / segment) + 1;
-        BytesReceived += run.Length;
-        return true;
-    }
-
-    private void Deliver(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
-    {
-        int limit = Options.ReceiveLimitBytes;
-        bool isTruncated = length > limit || length > data.Length;
-        if (isTruncated)
-        {
-            if (data.Length > limit) data = data[..limit];
-            Truncated++;
-        }
-
-        _answers?.Received(in peer, length, Loop.TimeMs);
-        DatagramsReceived++;
-        BytesReceived += data.Length;
-        DatagramHandler? handler = _handler;
-        if (handler is null)
-        {
-            if (!Inbox!.Put(data, length, in peer)) EndReceive();
-            return;
-        }
-
-        Enter("OnReceived");
-        try
-        {
-            if (isTruncated) handler.CallTruncated(data, length, in peer);
-            else handler.CallReceived(data, in peer);
-        }
-        catch (Exception e)
-        {
-            Threw(e);
-        }
-
-        Leave();
-    }
-
-    /// <summary>
-    /// Called by the engine at the end of a batch: queued answers are sent while they are in the cache.
-    /// </summary>
-    internal void ReceiveBatchEnded()
-    {
-        ReceiveCalls++;
-        if (!_isDetaching && _queue.Count > 0 && !IsSendInFlight) Flush();
-    }
+    /// <summary>Called at the end of a batch: queued answers are sent while they are in the cache.</summary>
+    internal abstract void ReceiveBatchEnded();
 
     /// <summary>Updates the count of dropped datagrams from the kernel's 32-bit counter, which wraps around.</summary>
-    internal void NoteOverflow(uint total)
-    {
-        Overflowed += total - _lastOverflow;
-        _lastOverflow = total;
-    }
+    internal abstract void NoteOverflow(uint total);
 
     /// <summary>
     /// Records a failed receive; receiving continues. The error is of an earlier send, or of the system; for a
     /// connected socket it belongs to the peer.
     /// </summary>
-    internal void NoteReceiveError(int error)
-    {
-        if (_life == Life.Closed) return;
-        NotePeerError(Remote, error, -1, 0);
-    }
-
-    internal void PauseReceiving()
-    {
-        RequireLoop(nameof(PauseReceiving));
-        _isPaused = true;
-        EndReceive();
-    }
-
-    internal void ResumeReceiving()
-    {
-        RequireLoop(nameof(ResumeReceiving));
-        if (!_isPaused) return;
-        _isPaused = false;
-        // Scheduled, because this may be inside a callback, and kept datagrams come first.
-        Loop.Schedule(this);
-    }
-
-    /// <summary>Called when the inbox has space again. A control action.</summary>
-    internal void ResumeInbox()
-    {
-        if (_life == Life.Open) Loop.Schedule(this);
-    }
-
-    private void DeliverHeld()
-    {
-        // The bytes stay in the queue until the callback has returned; a limited number per turn.
-        for (int budget = HeldPerTurn; budget > 0 && _held.Count > 0 && !_isPaused && _life == Life.Open; budget--)
-        {
-            if (Inbox is { IsFull: true }) return;
-            DeliverFirstHeld();
-        }
-
-        if (_held.Count > 0)
-        {
-            if (!_isPaused && _life == Life.Open) Loop.Schedule(this);
-            return;
-        }
-
-        if (!_isPaused && Inbox is null or { IsFull: false }) BeginReceive();
-    }
-
-    // Safe: the entry's bytes stay where they are until Remove, which comes after the callback.
-    private unsafe void DeliverFirstHeld()
-    {
-        QueuedDatagram entry = _held[0];
-        Deliver(new ReadOnlySpan<byte>(entry.Data, entry.Length), entry.FullLength, in entry.Peer);
-        _held.Remove(1);
-    }
-
-    /// <summary>Returns whether the sender is this socket, or claims to be.</summary>
-    internal bool IsOwn(in DatagramPeer peer)
-    {
-        if (EndPoint is not IPEndPoint ip) return !peer.IsNone && peer == new DatagramPeer(EndPoint);
-        if (peer.Port != ip.Port || peer.IsNone) return false;
-        bool isWildcard = ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any);
-        return isWildcard ? OwnAddresses.Contains(in peer) : peer == new DatagramPeer(ip);
-    }
-
-    // ------------------------------------------------------------------ callbacks
-
-    private void Enter(string name) => Loop.EnterCallback(this, name);
-
-    private void Leave() => Loop.LeaveHandler();
-
-    /// <summary>
-    /// Reports an exception of a callback; the socket continues. The loop still counts this as inside the callback.
-    /// </summary>
-    private void Threw(Exception exception)
-    {
-        HandlerErrors++;
-        Loop.Engine.UserCodeThrew(exception);
-        try
-        {
-            _handler!.CallError(exception);
-        }
-        catch (Exception e)
-        {
-            Loop.Engine.ReportException("OnError of a datagram handler", e);
-        }
-    }
-
-    /// <summary>Name of the handler's class, for messages.</summary>
-    internal string HandlerName => _handler?.GetType().Name ?? "no handler";
-
-    /// <summary>
-    /// Default implementation of OnError: reports a diagnostic event, at most once a minute per callback and exception
-    /// type.
-    /// </summary>
-    internal void NoteUserException(Exception exception)
-    {
-        string type = exception.GetType().Name;
-        string what = $"{Loop.ActiveCallback ?? "A callback"} of {HandlerName}";
-        if (!Loop.Engine.ExceptionNotices.TryTake($"{EndPoint}: {what}: {type}", Loop.Engine.NowMs, out long leftOut)) return;
-        Loop.Engine.Report(new DiagnosticEvent(
-            DiagnosticEventKind.UserException,
-            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket continues. Override OnError to handle it yourself.{NoticePaces.LeftOutText(leftOut)}",
-            "user-exception.md",
-            exception));
-    }
-
-    /// <summary>Default implementation of OnTruncated.</summary>
-    internal void NoteTruncated(int length, in DatagramPeer peer)
-    {
-        if (!_truncatedNotices.TryTake(Loop.Engine.NowMs)) return;
-        NoteLost($"A datagram of {length:n0} bytes from {peer} came to {EndPoint}, and ReceiveLimitBytes is {Owner.Options.ReceiveLimitBytes:n0}: it was dropped. Raise ReceiveLimitBytes, or override OnTruncated. Further ones of the next minute are only counted (DatagramCounters.Truncated).");
-    }
-
-    /// <summary>
-    /// Default implementation of OnSendFailed. Datagrams withheld by AnswerLimit are lost on purpose, so they are not
-    /// reported.
-    /// </summary>
-    internal void NoteSendFailed(in DatagramFault fault)
-    {
-        if (fault.Error.Code == 0 || !_failedNotices.TryTake(Loop.Engine.NowMs)) return;
-        NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnSendFailed to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.Failed).");
-    }
-
-    /// <summary>
-    /// Default implementation of OnPeerError. Errors of an unconnected socket's peers are counted only, because peers
-    /// come and go.
-    /// </summary>
-    internal void NoteUntoldPeerError(in DatagramFault fault)
-    {
-        if (!IsConnected || !_peerNotices.TryTake(Loop.Engine.NowMs)) return;
-        NoteLost($"A datagram to {fault.Peer} did not get there: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnPeerError to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.PeerErrors).");
-    }
-
-    private void NoteLost(string message) => Loop.Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, message, "datagram-not-sent.md"));
-
-    internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
-    {
-        RequireLoop(nameof(StartTimer));
-        if (_life == Life.Closed) Throw.State("The socket is closed: its timers have ended with it.");
-        for (int i = _timers.Count - 1; i >= 0; i--)
-        {
-            if (!_timers[i].IsActive) _timers.RemoveAt(i);
-        }
-
-        HandlerTimer timer = new(this);
-        _timers.Add(timer);
-        timer.Start(due, period);
-        return timer;
-    }
-
-    internal void TimerFired(LoopTimer timer)
-    {
-        if (_life == Life.Closed || _handler is null)
-        {
-            // The timer was started again after its socket was closed.
-            timer.Cancel();
-            return;
-        }
-
-        if (!_timers.Contains(timer)) _timers.Add(timer);
-        Enter("OnTimer");
-        try
-        {
-            _handler.CallTimer(timer);
-        }
-        catch (Exception e)
-        {
-            Threw(e);
-        }
-
-        Leave();
-    }
-
-    private void RequireLoop(string member)
-    {
-        if (!Loop.IsCurrent) Throw.State($"{member} belongs to the handler's own loop: call it inside a callback, or Post it to the handler's Loop.");
-    }
-
-    // ------------------------------------------------------------------ faults: reported in the completion phase
+    internal abstract void NoteReceiveError(int error);
 
     /// <summary>Records an ICMP error for a datagram that was not delivered.</summary>
-    internal void NotePeerError(in DatagramPeer peer, int error, int length, int pathMtu)
-    {
-        PeerErrors++;
-        AddNote(new DatagramFault(peer, DatagramErrors.Of(error), length, pathMtu), isPeerError: true);
-    }
-
-    private void AddNote(in DatagramFault fault, bool isPeerError)
-    {
-        if (_handler is null)
-        {
-            // Otherwise a caller that waits for the answer of a connected peer would wait forever.
-            if (IsConnected) Inbox!.Fail(new NetworkException(fault.Error));
-            return;
-        }
-
-        if (_noteCount == MaxNotes) return;
-        if (_noteCount == _notes.Length)
-        {
-            int room = Math.Max(16, _notes.Length * 2);
-            Array.Resize(ref _notes, room);
-            Array.Resize(ref _noteIsPeerError, room);
-        }
-
-        _notes[_noteCount] = fault;
-        _noteIsPeerError[_noteCount++] = isPeerError;
-        Loop.Schedule(this);
-    }
-
-    private void TellNotes()
-    {
-        // Faults caused by these callbacks are reported in the next round.
-        int count = _noteCount;
-        for (int i = 0; i < count && _life != Life.Closed; i++)
-        {
-            Enter(_noteIsPeerError[i] ? "OnPeerError" : "OnSendFailed");
-            try
-            {
-                if (_noteIsPeerError[i]) _handler!.CallPeerError(in _notes[i]);
-                else _handler!.CallSendFailed(in _notes[i]);
-            }
-            catch (Exception e)
-            {
-                Threw(e);
-            }
-
-            Leave();
-        }
-
-        int rest = _noteCount - count;
-        Array.Copy(_notes, count, _notes, 0, rest);
-        Array.Copy(_noteIsPeerError, count, _noteIsPeerError, 0, rest);
-        _noteCount = rest;
-    }
-
-    internal override void RunScheduled()
-    {
-        // The descriptor may be closed already, and its number belong to another socket.
-        if (_isDetaching || _life is Life.Closed or Life.Made) return;
-        if (_noteCount > 0) TellNotes();
-        if (_life == Life.Open && (_held.Count > 0 || (!_isReceiving && _toldOpen && !_isPaused))) DeliverHeld();
-        if (_life == Life.Closed) return;
-        if (_queue.Count > 0 && !IsSendInFlight) Flush();
-        AfterSends();
-    }
-
-    // ------------------------------------------------------------------ stop
+    internal abstract void NotePeerError(in DatagramPeer peer, int error, int length, int pathMtu);
 
     /// <summary>
-    /// Sends queued datagrams until the deadline, then closes. A control action, never inside a callback.
+    /// Called when the kernel has accepted the first <paramref name="count"/> entries, with <paramref name="calls"/>
+    /// calls.
     /// </summary>
-    internal void Stop(Completion<bool>? stopped, long deadlineMs)
-    {
-        if (_life is Life.Closed or Life.Made)
-        {
-            stopped?.SetResult(true);
-            return;
-        }
+    internal abstract void AdvanceSend(int count, int calls);
 
-        if (stopped is not null) (_stopped ??= []).Add(stopped);
-        if (_life != Life.Draining)
-        {
-            EndReceive();
-            _life = Life.Draining;
-            Volatile.Write(ref _refuses, true);
-            CancelTimers();
-        }
+    /// <summary>Called when the kernel has rejected the head: it is dropped, counted, and reported later.</summary>
+    internal abstract void FailSend(int error);
 
-        _deadline?.Cancel();
-        if (deadlineMs > 0) _deadline = Loop.StartTimer(TimeSpan.FromMilliseconds(deadlineMs), static resident => ((DatagramResident)resident!).Detach(), this);
-        else if (!HasSends) Detach();
-        else _deadline = Loop.StartTimer(TimeSpan.Zero, static resident => ((DatagramResident)resident!).Detach(), this);
-        Loop.Schedule(this);
-    }
+    /// <summary>Called when the next send may be started: the queue is empty, or the turn's share was sent.</summary>
+    internal abstract void CompleteSend();
+
+    /// <summary>
+    /// Tries again soon, because the receiver's queue of a Unix datagram is full and no event reports when it has
+    /// space.
+    /// </summary>
+    internal abstract void RetrySend();
 
     /// <summary>Closes at once, because the loop ends.</summary>
-    internal void Abort()
-    {
-        if (_life is Life.Closed or Life.Made) return;
-        EndReceive();
-        _life = Life.Draining;
-        Volatile.Write(ref _refuses, true);
-        CancelTimers();
-        Detach();
-    }
+    internal abstract void Abort();
 
-    private void Detach()
-    {
-        if (_isDetaching) return;
-        _isDetaching = true;
-        _deadline?.Cancel();
-        Loop.Detach(this);
-    }
+    // ------------------------------------------------------------------ called by the mailbox
 
-    internal override void CompleteClose()
-    {
-        _life = Life.Closed;
-        Volatile.Write(ref _refuses, true);
-        // Timers that were started while it drained.
-        CancelTimers();
-        AbandonSends();
-        _held.Free();
-        Inbox?.Close();
-        if (_toldOpen && _handler is { } handler)
-        {
-            TellAllLeft();
-            Enter("OnStopped");
-            try
-            {
-                handler.CallStopped();
-            }
-            catch (Exception e)
-            {
-                Threw(e);
-            }
+    /// <summary>Called with datagrams of another thread.</summary>
+    internal abstract void DrainDatagrams(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer);
 
-            Leave();
-        }
-
-        if (_stopped is not { } waiting) return;
-        _stopped = null;
-        foreach (Completion<bool> stopped in waiting) stopped.SetResult(true);
-    }
-
-    private void CancelTimers()
-    {
-        foreach (LoopTimer timer in _timers) timer.Cancel();
-        _timers.Clear();
-    }
+    /// <summary>Called with a waiting send of another thread, as it was posted.</summary>
+    internal abstract void DrainOperation(object operation);
 }

@@ -8,11 +8,11 @@ namespace Whimbrel.Datagrams;
 internal sealed class DatagramSendOperation : Completion<SendResult>
 {
     internal readonly DatagramPeer Peer;
-    private readonly DatagramResident _resident;
+    private readonly LoopSocket _resident;
     private CancellationToken _token;
     private CancellationTokenRegistration _registration;
 
-    internal DatagramSendOperation(DatagramResident resident, ReadOnlyMemory<byte> data, in DatagramPeer peer)
+    internal DatagramSendOperation(LoopSocket resident, ReadOnlyMemory<byte> data, in DatagramPeer peer)
         : base(resident.Loop.Engine)
     {
         _resident = resident;

@@ -9,7 +9,7 @@ using Whimbrel.Linux;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// Creates datagram sockets, sets their options and changes their groups: with raw constants on Linux, with .NET's
+/// Creates datagram sockets and sets their options: with raw constants on Linux, with .NET's
 /// names elsewhere. Raw descriptors for the Linux engines, Socket objects for the portable one. Stateless.
 /// </summary>
 // Safe: pointers are to memory on the stack, for the length of a call.
@@ -21,7 +21,7 @@ internal static unsafe class DatagramSetup
     /// Creates a bound (and connected) descriptor; returns it, or the negative error number. If an option failed, the
     /// socket's Fault names it. Sets its EndPoint to the actual address.
     /// </summary>
-    internal static int Open(DatagramResident resident)
+    internal static int Open(LoopSocket resident)
     {
         EndPoint endPoint = resident.EndPoint;
         int fd = SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket, out NetworkException? fault);
@@ -44,7 +44,7 @@ internal static unsafe class DatagramSetup
         if (error == 0 && resident.Options.RemoteEndPoint is not null)
         {
             byte* remote = stackalloc byte[SocketAbi.MaxAddressBytes];
-            if (Syscall.Connect(fd, remote, Encode(resident.Remote, resident.IsV6, remote)) != 0) error = Syscall.LastError;
+            if (Syscall.Connect(fd, remote, DatagramBatch.Encode(resident.Remote, resident.IsV6, remote)) != 0) error = Syscall.LastError;
         }
 
         if (error == 0)
@@ -62,7 +62,7 @@ internal static unsafe class DatagramSetup
     /// Creates a Socket in non-blocking mode. Returns null if an option could not be set. Throws the exceptions of
     /// sockets.
     /// </summary>
-    internal static Socket? Create(DatagramResident resident)
+    internal static Socket? Create(LoopSocket resident)
     {
         EndPoint endPoint = resident.EndPoint;
         Socket? socket = SocketFactory.CreateSocket(resident, endPoint, SocketType.Dgram, resident.Options.CreateSocket, out NetworkException? fault);
@@ -97,13 +97,13 @@ internal static unsafe class DatagramSetup
         }
     }
 
-    private static bool IsDual(DatagramResident resident) => resident.Options.DualMode && resident.EndPoint is IPEndPoint ip && ip.Address.Equals(IPAddress.IPv6Any);
+    private static bool IsDual(LoopSocket resident) => resident.Options.DualMode && resident.EndPoint is IPEndPoint ip && ip.Address.Equals(IPAddress.IPv6Any);
 
     /// <summary>
     /// Shares the port. The first of several sockets binds exclusively, so that a port in use is detected, and allows
     /// sharing only then. The others join its group with its steering program.
     /// </summary>
-    private static int Share(DatagramResident resident, RawSocket socket)
+    private static int Share(LoopSocket resident, RawSocket socket)
     {
         if (resident.Sharing == PortSharing.Opens) return SocketOptions.SetRaw(socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (resident.Sharing != PortSharing.Joins || resident.Options.Steering == DatagramSteering.ByPeer) return 0;
@@ -125,10 +125,10 @@ internal static unsafe class DatagramSetup
     // ------------------------------------------------------------------ options
 
     /// <summary>Sets all options before the bind. Returns the failure, or null.</summary>
-    private static NetworkException? Prepare(DatagramResident resident, RawSocket socket) =>
+    private static NetworkException? Prepare(LoopSocket resident, RawSocket socket) =>
         KernelProbe.IsLinux ? PrepareLinux(resident, socket) : PrepareOther(resident, (Socket)socket.Handle!);
 
-    private static NetworkException? PrepareLinux(DatagramResident resident, RawSocket socket)
+    private static NetworkException? PrepareLinux(LoopSocket resident, RawSocket socket)
     {
         DatagramOptions options = resident.Options;
         OptionSetter set = new(socket, resident.EndPoint);
@@ -180,7 +180,7 @@ internal static unsafe class DatagramSetup
         set.Try(SocketAbi.IPPROTO_IP, DatagramAbi.IP_MULTICAST_IF, request);
     }
 
-    private static NetworkException? PrepareOther(DatagramResident resident, Socket socket)
+    private static NetworkException? PrepareOther(LoopSocket resident, Socket socket)
     {
         DatagramOptions options = resident.Options;
         string option = "";
@@ -209,79 +209,5 @@ internal static unsafe class DatagramSetup
         {
             return new NetworkException(new NetworkError(ErrorText.ErrnoOf(e.SocketErrorCode), ErrorCategory.Option, $"Cannot prepare a datagram socket for {resident.EndPoint}: the system refused {option}: {ErrorText.WithoutStop(e.Message)}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), e);
         }
-    }
-
-    // ------------------------------------------------------------------ groups
-
-    /// <summary>Joins or leaves a group. Returns 0 or an error number.</summary>
-    internal static int ChangeMembership(RawSocket socket, MulticastGroup group, int interfaceIndex, bool joins)
-    {
-        if (!KernelProbe.IsLinux) return ChangeMembershipByName((Socket)socket.Handle!, group, interfaceIndex, joins);
-        bool hasSource = group.Source is not null;
-        byte* request = stackalloc byte[DatagramAbi.GroupSourceRequestBytes];
-        new Span<byte>(request, DatagramAbi.GroupSourceRequestBytes).Clear();
-        *(uint*)request = (uint)interfaceIndex;
-        AddressCodec.Encode(new IPEndPoint(group.Address, 0), request + 8);
-        if (hasSource) AddressCodec.Encode(new IPEndPoint(group.Source!, 0), request + 8 + DatagramAbi.StorageBytes);
-        int level = group.Address.AddressFamily == AddressFamily.InterNetworkV6 ? SocketAbi.IPPROTO_IPV6 : SocketAbi.IPPROTO_IP;
-        int name = (hasSource, joins) switch
-        {
-            (false, true) => DatagramAbi.MCAST_JOIN_GROUP,
-            (false, false) => DatagramAbi.MCAST_LEAVE_GROUP,
-            (true, true) => DatagramAbi.MCAST_JOIN_SOURCE_GROUP,
-            (true, false) => DatagramAbi.MCAST_LEAVE_SOURCE_GROUP,
-        };
-        return SocketOptions.SetRaw(socket, level, name, new ReadOnlySpan<byte>(request, hasSource ? DatagramAbi.GroupSourceRequestBytes : DatagramAbi.GroupRequestBytes));
-    }
-
-    private static int ChangeMembershipByName(Socket socket, MulticastGroup group, int interfaceIndex, bool joins)
-    {
-        // The layout of a source request differs between systems, and .NET has no API for it.
-        if (group.Source is not null) return Errno.EOPNOTSUPP;
-        SocketOptionName name = joins ? SocketOptionName.AddMembership : SocketOptionName.DropMembership;
-        try
-        {
-            if (group.Address.AddressFamily == AddressFamily.InterNetworkV6) socket.SetSocketOption(SocketOptionLevel.IPv6, name, new IPv6MulticastOption(group.Address, interfaceIndex));
-            else socket.SetSocketOption(SocketOptionLevel.IP, name, interfaceIndex > 0 ? new MulticastOption(group.Address, interfaceIndex) : new MulticastOption(group.Address));
-            return 0;
-        }
-        catch (SocketException e)
-        {
-            return ErrorText.ErrnoOf(e.SocketErrorCode);
-        }
-    }
-
-    // ------------------------------------------------------------------ addresses
-
-    /// <summary>
-    /// Writes the kernel address of a peer, IPv4-mapped for an IPv6 socket. Returns the number of bytes.
-    /// </summary>
-    // Safe: `target` has room for SocketAbi.MaxAddressBytes, more than any branch writes.
-    internal static uint Encode(in DatagramPeer peer, bool isV6, byte* target)
-    {
-        ushort port = System.Buffers.Binary.BinaryPrimitives.ReverseEndianness((ushort)peer.Port);
-        if (peer.IsV4 && !isV6)
-        {
-            *(ulong*)target = SocketAbi.AF_INET | ((ulong)port << 16) | ((ulong)peer.V4Bytes << 32);
-            *(ulong*)(target + 8) = 0;
-            return 16;
-        }
-
-        if (peer.IsV4 || peer.IsV6)
-        {
-            *(ulong*)target = SocketAbi.AF_INET6 | ((ulong)port << 16);
-            *(ulong*)(target + 8) = peer.IsV4 ? 0 : peer.HighBytes;
-            *(ulong*)(target + 16) = peer.IsV4 ? 0xFFFF0000UL | ((ulong)peer.V4Bytes << 32) : peer.LowBytes;
-            *(uint*)(target + 24) = (uint)peer.ScopeId;
-            return 28;
-        }
-
-        ReadOnlySpan<byte> name = peer.Name is { } unix ? unix.Bytes : default;
-        if (name.Length > SocketAbi.MaxUnixPathBytes) name = name[..SocketAbi.MaxUnixPathBytes];
-        *(ushort*)target = SocketAbi.AF_UNIX;
-        name.CopyTo(new Span<byte>(target + 2, SocketAbi.MaxUnixPathBytes));
-        target[2 + name.Length] = 0;
-        // A path ends with a zero byte, an abstract name with its length.
-        return (uint)(2 + name.Length + (name.Length > 0 && name[0] == 0 ? 0 : 1));
     }
 }

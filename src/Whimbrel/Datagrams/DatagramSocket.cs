@@ -23,7 +23,7 @@ public sealed class DatagramSocket : IAsyncDisposable
 {
     private readonly Func<DatagramHandler>? _factory;
     private readonly Lock _gate = new(); // guards the phase and the per-loop sockets
-    private DatagramResident[] _residents = [];
+    private LoopSocket[] _residents = [];
     private DatagramInbox? _inbox;
     private Phase _phase;
     private bool _isDisposed;
@@ -95,7 +95,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         get
         {
             long sum = 0;
-            foreach (DatagramResident resident in Volatile.Read(ref _residents)) sum += resident.PendingDatagrams;
+            foreach (LoopSocket resident in Volatile.Read(ref _residents)) sum += resident.PendingDatagrams;
             return sum;
         }
     }
@@ -108,7 +108,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         get
         {
             long sum = 0;
-            foreach (DatagramResident resident in Volatile.Read(ref _residents)) sum += resident.PendingBytes;
+            foreach (LoopSocket resident in Volatile.Read(ref _residents)) sum += resident.PendingBytes;
             return sum;
         }
     }
@@ -119,7 +119,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     public DatagramCounters ReadCounters()
     {
         DatagramCounters sum = default;
-        foreach (DatagramResident r in Volatile.Read(ref _residents))
+        foreach (LoopSocket r in Volatile.Read(ref _residents))
         {
             sum = new DatagramCounters(
                 sum.DatagramsReceived + Volatile.Read(ref r.DatagramsReceived),
@@ -174,13 +174,13 @@ public sealed class DatagramSocket : IAsyncDisposable
             _phase = Phase.Starting;
         }
 
-        List<DatagramResident> bound = [];
+        List<LoopSocket> bound = [];
         try
         {
             engine.Start();
             int interfaceIndex = await InterfaceLookup.FindAsync(engine, Options.MulticastInterface).ConfigureAwait(false);
             await BindAsync(engine, endPoint, interfaceIndex, bound).ConfigureAwait(false);
-            DatagramResident[] residents = [.. bound];
+            LoopSocket[] residents = [.. bound];
             foreach (MulticastGroup group in Options.Groups) await ChangeAsync(residents[0], group, joins: true).ConfigureAwait(false);
             lock (_gate)
             {
@@ -190,7 +190,7 @@ public sealed class DatagramSocket : IAsyncDisposable
                 _phase = Phase.Started;
             }
 
-            foreach (DatagramResident resident in residents) await OpenAsync(resident).ConfigureAwait(false);
+            foreach (LoopSocket resident in residents) await OpenAsync(resident).ConfigureAwait(false);
         }
         catch
         {
@@ -204,7 +204,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
-    private async ValueTask BindAsync(Engine engine, EndPoint endPoint, int interfaceIndex, List<DatagramResident> bound)
+    private async ValueTask BindAsync(Engine engine, EndPoint endPoint, int interfaceIndex, List<LoopSocket> bound)
     {
         int count = Options.Loops == 0 ? engine.LoopCount : Options.Loops;
         Loop first = engine.NextLoop();
@@ -215,22 +215,22 @@ public sealed class DatagramSocket : IAsyncDisposable
             // The other sockets bind the port that the first one got.
             EndPoint here = i == 0 ? endPoint : bound[0].EndPoint;
             PortSharing sharing = count == 1 ? PortSharing.None : i == 0 ? PortSharing.Opens : PortSharing.Joins;
-            DatagramResident resident = new(loop, this, here, sharing, count, inbox) { MulticastInterfaceIndex = interfaceIndex };
+            LoopSocket resident = new(loop, this, here, sharing, count, inbox) { MulticastInterfaceIndex = interfaceIndex };
             inbox?.BelongTo(resident);
-            if (!loop.PostControl(static (_, r, _, _) => ((DatagramResident)r!).Bind(), resident)) throw engine.EndedError();
+            if (!loop.PostControl(static (_, r, _, _) => ((LoopSocket)r!).Bind(), resident)) throw engine.EndedError();
             await resident.Bound.ConfigureAwait(false);
             bound.Add(resident);
         }
     }
 
-    private static async ValueTask OpenAsync(DatagramResident resident)
+    private static async ValueTask OpenAsync(LoopSocket resident)
     {
         Completion<bool> opened = new(resident.Loop.Engine);
         ValueTask<bool> task = opened.Task;
         bool isPosted = resident.Loop.PostControl(
             static (_, r, o, _) =>
             {
-                ((DatagramResident)r!).Open();
+                ((LoopSocket)r!).Open();
                 ((Completion<bool>)o!).SetResult(true);
             },
             resident,
@@ -253,7 +253,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     public ValueTask StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
-        DatagramResident[] residents;
+        LoopSocket[] residents;
         lock (_gate)
         {
             if (_phase == Phase.Starting)
@@ -296,23 +296,23 @@ public sealed class DatagramSocket : IAsyncDisposable
     }
 
     /// <summary>Called on a thread of its own when the stop has passed its deadline.</summary>
-    private void StopIsOverdue(DatagramResident[] residents, StopWait<bool> wait)
+    private void StopIsOverdue(LoopSocket[] residents, StopWait<bool> wait)
     {
         List<UnfinishedCall> found = [];
-        foreach (DatagramResident resident in residents) resident.Loop.AddUnfinishedTurn(found);
+        foreach (LoopSocket resident in residents) resident.Loop.AddUnfinishedTurn(found);
         lock (_gate) _isOverdue = _phase == Phase.Stopping;
         wait.TryFail(Engine.OverdueError($"The datagram socket at {EndPoint} has not ended", found));
     }
 
-    private static async ValueTask CloseAsync(IReadOnlyList<DatagramResident> residents, TimeSpan deadline)
+    private static async ValueTask CloseAsync(IReadOnlyList<LoopSocket> residents, TimeSpan deadline)
     {
         List<ValueTask<bool>> waits = [];
-        foreach (DatagramResident resident in residents)
+        foreach (LoopSocket resident in residents)
         {
             StopWait<bool> stopped = new(resident.Loop.Engine);
             ValueTask<bool> wait = stopped.Task;
             bool isPosted = resident.Loop.PostControl(
-                static (_, r, s, ms) => ((DatagramResident)r!).Stop((Completion<bool>)s!, ms),
+                static (_, r, s, ms) => ((LoopSocket)r!).Stop((Completion<bool>)s!, ms),
                 resident,
                 stopped,
                 Loop.WholeMs(deadline));
@@ -349,14 +349,14 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// The per-loop socket for sends of the current thread: that of its own loop, otherwise always the first, so that
     /// the order of one caller is kept.
     /// </summary>
-    private DatagramResident? Outlet
+    private LoopSocket? Outlet
     {
         get
         {
-            DatagramResident[] residents = Volatile.Read(ref _residents);
+            LoopSocket[] residents = Volatile.Read(ref _residents);
             if (residents.Length == 0) return null;
             if (residents.Length == 1 || Loop.Current is not { } current) return residents[0];
-            foreach (DatagramResident resident in residents)
+            foreach (LoopSocket resident in residents)
             {
                 if (ReferenceEquals(resident.Loop, current)) return resident;
             }
@@ -545,22 +545,22 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
-    private static async ValueTask ChangeAsync(DatagramResident resident, MulticastGroup group, bool joins)
+    private static async ValueTask ChangeAsync(LoopSocket resident, MulticastGroup group, bool joins)
     {
         int index = await InterfaceLookup.FindAsync(resident.Loop.Engine, group.Interface).ConfigureAwait(false);
         Completion<bool> changed = new(resident.Loop.Engine);
         ValueTask<bool> task = changed.Task;
         ControlAction action = joins
-            ? static (_, r, a, i) => ((GroupChange)a!).Join((DatagramResident)r!, (int)i)
-            : static (_, r, a, i) => ((GroupChange)a!).Leave((DatagramResident)r!, (int)i);
+            ? static (_, r, a, i) => ((GroupChange)a!).Join((LoopSocket)r!, (int)i)
+            : static (_, r, a, i) => ((GroupChange)a!).Leave((LoopSocket)r!, (int)i);
         if (!resident.Loop.PostControl(action, resident, new GroupChange(group, changed), index)) throw resident.Loop.Engine.EndedError();
         await task.ConfigureAwait(false);
     }
 
     private sealed record GroupChange(MulticastGroup Group, Completion<bool> Done)
     {
-        internal void Join(DatagramResident resident, int interfaceIndex) => resident.Join(Group, interfaceIndex, Done);
+        internal void Join(LoopSocket resident, int interfaceIndex) => resident.Join(Group, interfaceIndex, Done);
 
-        internal void Leave(DatagramResident resident, int interfaceIndex) => resident.LeaveGroup(Group, interfaceIndex, Done);
+        internal void Leave(LoopSocket resident, int interfaceIndex) => resident.LeaveGroup(Group, interfaceIndex, Done);
     }
 }

@@ -1,7 +1,7 @@
 namespace Whimbrel.Datagrams;
 
 /// <summary>A timer of a datagram handler, which calls the handler and ends with its socket.</summary>
-internal sealed class HandlerTimer(DatagramResident resident) : LoopTimer(resident.Loop)
+internal sealed class HandlerTimer(LoopSocket resident) : LoopTimer(resident.Loop)
 {
     protected override void OnFired(bool isCancelled)
     {

@@ -10,7 +10,7 @@ internal interface IDatagramEngine
     void StartSend(DatagramResident socket);
 
     /// <summary>
-    /// Joins or leaves a multicast group on the interface with that number. Returns 0 or an error number.
+    /// Joins or leaves a multicast group. Returns 0 or an error number.
     /// </summary>
-    int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins);
+    int ChangeMembership(DatagramResident socket, GroupMembership membership, bool joins);
 }

@@ -1,3 +1,5 @@
+using System.Net;
+using System.Net.NetworkInformation;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Datagrams;
@@ -44,5 +46,43 @@ internal sealed class InterfaceLookup
         }
 
         _found.SetResult(index);
+    }
+
+    /// <summary>
+    /// Returns the number of an interface; 0 for null. Throws <see cref="NetworkException"/> if no interface has that
+    /// name, number or address. Makes system calls: not on a hot path.
+    /// </summary>
+    internal static int IndexOf(string? name)
+    {
+        if (name is null) return 0;
+        if (int.TryParse(name, out int number) && number > 0) return number;
+        IPAddress? address = IPAddress.TryParse(name, out IPAddress? parsed) ? parsed : null;
+        foreach (NetworkInterface one in NetworkInterface.GetAllNetworkInterfaces())
+        {
+            bool isIt = one.Name == name;
+            if (!isIt && address is null) continue;
+            IPInterfaceProperties properties = one.GetIPProperties();
+            if (!isIt)
+            {
+                foreach (UnicastIPAddressInformation unicast in properties.UnicastAddresses) isIt |= unicast.Address.Equals(address);
+            }
+
+            if (isIt) return NumberOf(properties);
+        }
+
+        throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md, or: whimbrel explain multicast."));
+    }
+
+    private static int NumberOf(IPInterfaceProperties properties)
+    {
+        try
+        {
+            return properties.GetIPv4Properties().Index;
+        }
+        catch (NetworkInformationException)
+        {
+            // The interface has no IPv4.
+            return properties.GetIPv6Properties().Index;
+        }
     }
 }

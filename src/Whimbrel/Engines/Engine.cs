@@ -288,7 +288,7 @@ public class Engine : IAsyncDisposable
     /// Returns the index of the network interface with this name or address. Makes system calls, so it is not called on
     /// loops. Throws <see cref="NetworkException"/> if there is none.
     /// </summary>
-    internal virtual int InterfaceIndexOf(string name) => MulticastGroup.IndexOf(name);
+    internal virtual int InterfaceIndexOf(string name) => Datagrams.InterfaceLookup.IndexOf(name);
 
     /// <summary>Returns a random number from 0 (inclusive) to 1 (exclusive). Any thread.</summary>
     internal virtual double NextRandom() => Random.Shared.NextDouble();

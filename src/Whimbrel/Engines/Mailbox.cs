@@ -280,7 +280,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     // ------------------------------------------------------------------ posting, any thread, what has no bytes here
 
     /// <summary>A datagram that waits for room in its caller's memory: never refused while the loop lives.</summary>
-    internal bool PostDatagramOperation(DatagramResident socket, DatagramSendOperation operation)
+    internal bool PostDatagramOperation(DatagramResident socket, object operation)
     {
         lock (_gate)
         {
@@ -682,7 +682,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..], item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
                 break;
             case DataKind.DatagramOperation:
-                ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);
+                ((DatagramResident)item.Payload!).DrainOperation(item.Extra!);
                 break;
             case DataKind.Post:
                 // It may continue code of other threads, so its sends follow all that these have sent.

@@ -45,6 +45,6 @@ internal sealed unsafe partial class EpollLoop
         else SetWanted(slot, _slots[slot].Wanted | EpollAbi.EPOLLOUT);
     }
 
-    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
-        DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, GroupMembership membership, bool joins) =>
+        membership.Change(new RawSocket(_slots[socket.Slot].Fd, null), joins);
 }

@@ -20,7 +20,7 @@ internal sealed unsafe partial class PortableLoop
         Socket? socket;
         try
         {
-            socket = DatagramSetup.Create(resident);
+            socket = resident.OpenSocket();
         }
         catch (Exception e) when (ErrorOf(e, resident.EndPoint) != 0)
         {
@@ -158,6 +158,6 @@ internal sealed unsafe partial class PortableLoop
         else resident.FailSend(error);
     }
 
-    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
-        DatagramSetup.ChangeMembership(new RawSocket(0, _slots[socket.Slot].Socket), group, interfaceIndex, joins);
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, GroupMembership membership, bool joins) =>
+        membership.Change(new RawSocket(0, _slots[socket.Slot].Socket), joins);
 }

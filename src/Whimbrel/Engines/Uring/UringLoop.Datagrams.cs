@@ -59,8 +59,8 @@ internal sealed unsafe partial class UringLoop
         else ArmWritable(socket);
     }
 
-    int IDatagramEngine.ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
-        DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
+    int IDatagramEngine.ChangeMembership(DatagramResident socket, GroupMembership membership, bool joins) =>
+        membership.Change(new RawSocket(_slots[socket.Slot].Fd, null), joins);
 
     private void FreeDatagrams()
     {

@@ -9,12 +9,11 @@ namespace Whimbrel.Datagrams;
 /// their space first, so that an accepted datagram is never dropped for lack of space, and use the mailbox. Calls that
 /// wait for space (<see cref="DatagramSendOperation"/>) are served in FIFO order.
 /// </summary>
-internal sealed partial class DatagramResident
+internal sealed partial class LoopSocket
 {
     private const int RetryMs = 1;
     private const int RetriesForOne = 100;
 
-    private readonly DatagramQueue _queue = new();
     private DatagramSendOperation? _firstOperation;
     private DatagramSendOperation? _lastOperation;
     private int _operationCount; // including those in the mailbox; any thread
@@ -22,7 +21,6 @@ internal sealed partial class DatagramResident
     private int _foreignCount;
     private long _refusedHere;
     private long _refusedElsewhere;
-    private int _inFlight; // heads that the engine may not lose
     private bool _owesDrained;
     private bool _refuses; // read by any thread
     private LoopTimer? _retry;
@@ -33,28 +31,13 @@ internal sealed partial class DatagramResident
 
     internal long Withheld;
 
-    /// <summary>True if a send was started and has not completed: the engine waits for the kernel.</summary>
-    internal bool IsSendInFlight { get; private set; }
-
-    /// <summary>
-    /// Number of heads of the queue that an asynchronous call of the engine refers to. They must not move.
-    /// </summary>
-    internal int InFlightHeads
-    {
-        get => _inFlight;
-        set => _inFlight = value;
-    }
-
-    /// <summary>The queue, for the engine during a send.</summary>
-    internal DatagramQueue Queue => _queue;
-
     internal long Refused => Volatile.Read(ref _refusedHere) + Volatile.Read(ref _refusedElsewhere);
 
-    internal int PendingDatagrams => _queue.Count + Volatile.Read(ref _foreignCount);
+    internal int PendingDatagrams => Queue.Count + Volatile.Read(ref _foreignCount);
 
-    internal long PendingBytes => _queue.Bytes + Volatile.Read(ref _foreignBytes);
+    internal long PendingBytes => Queue.Bytes + Volatile.Read(ref _foreignBytes);
 
-    private bool HasSends => _queue.Count > 0 || Volatile.Read(ref _foreignCount) > 0 || Volatile.Read(ref _operationCount) > 0;
+    private bool HasSends => Queue.Count > 0 || Volatile.Read(ref _foreignCount) > 0 || Volatile.Read(ref _operationCount) > 0;
 
     // ------------------------------------------------------------------ any thread
 
@@ -76,7 +59,7 @@ internal sealed partial class DatagramResident
             return refusal;
         }
 
-        _queue.Append(data, data.Length, in peer);
+        Queue.Append(data, data.Length, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
     }
@@ -96,7 +79,7 @@ internal sealed partial class DatagramResident
             return refusal;
         }
 
-        _queue.AppendRun(run, datagramBytes, in peer);
+        Queue.AppendRun(run, datagramBytes, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
     }
@@ -159,11 +142,11 @@ internal sealed partial class DatagramResident
     /// </summary>
     private bool DropOldest(int bytes, int count)
     {
-        if (Volatile.Read(ref _foreignBytes) + bytes > Options.SendLimitBytes || Volatile.Read(ref _foreignCount) + count + _inFlight > Options.SendLimitDatagrams) return false;
+        if (Volatile.Read(ref _foreignBytes) + bytes > Options.SendLimitBytes || Volatile.Read(ref _foreignCount) + count + InFlightHeads > Options.SendLimitDatagrams) return false;
         while (!HasRoom(bytes, count))
         {
-            if (_queue.Count <= _inFlight) return false;
-            _queue.RemoveBehind(_inFlight);
+            if (Queue.Count <= InFlightHeads) return false;
+            Queue.RemoveBehind(InFlightHeads);
             Displaced++;
         }
 
@@ -209,13 +192,13 @@ internal sealed partial class DatagramResident
         int datagrams = Interlocked.Add(ref _foreignCount, count);
         bool mayDrop = Options.Overflow == DatagramOverflow.DropOldest;
         bool hasRoom = Volatile.Read(ref _operationCount) == 0
-            && bytes + (mayDrop ? 0 : _queue.Bytes) <= Options.SendLimitBytes
-            && datagrams + (mayDrop ? 0 : _queue.Count) <= Options.SendLimitDatagrams;
+            && bytes + (mayDrop ? 0 : Queue.Bytes) <= Options.SendLimitBytes
+            && datagrams + (mayDrop ? 0 : Queue.Count) <= Options.SendLimitDatagrams;
         SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data, mayWait: isFirstTry) : SendResult.Full;
         if (result == SendResult.Queued) return result;
         ReleaseForeign(data.Length, count);
         // A stop may have seen the reservation, and would wait for a datagram that never arrives.
-        if (Volatile.Read(ref _refuses)) Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((DatagramResident)resident!), this);
+        if (Volatile.Read(ref _refuses)) Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((LoopSocket)resident!), this);
         if (result == SendResult.Full && !isFirstTry) Interlocked.Add(ref _refusedElsewhere, count);
         return result;
     }
@@ -226,8 +209,7 @@ internal sealed partial class DatagramResident
         Interlocked.Add(ref _foreignCount, -count);
     }
 
-    /// <summary>Called by the mailbox with datagrams of another thread.</summary>
-    internal void DrainDatagrams(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer)
+    internal override void DrainDatagrams(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer)
     {
         int count = data.Length == 0 ? 1 : ((data.Length - 1) / datagramBytes) + 1;
         ReleaseForeign(data.Length, count);
@@ -245,8 +227,8 @@ internal sealed partial class DatagramResident
         }
 
         if (Options.Overflow == DatagramOverflow.DropOldest && !HasRoom(data.Length, count)) DropOldest(data.Length, count);
-        if (data.IsEmpty) _queue.Append(data, 0, in peer);
-        else _queue.AppendRun(data, datagramBytes, in peer);
+        if (data.IsEmpty) Queue.Append(data, 0, in peer);
+        else Queue.AppendRun(data, datagramBytes, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
     }
 
@@ -279,7 +261,7 @@ internal sealed partial class DatagramResident
             return SendResult.Full;
         }
 
-        _queue.Append(data, data.Length, in peer);
+        Queue.Append(data, data.Length, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
     }
@@ -294,7 +276,9 @@ internal sealed partial class DatagramResident
         else if (!Loop.Mailbox.PostDatagramOperation(this, operation)) EndOperation(operation, SendResult.Closed);
     }
 
-    internal void DrainOperation(DatagramSendOperation operation)
+    internal override void DrainOperation(object operation) => DrainOperation((DatagramSendOperation)operation);
+
+    private void DrainOperation(DatagramSendOperation operation)
     {
         if (operation.IsCancelRequested)
         {
@@ -334,7 +318,7 @@ internal sealed partial class DatagramResident
             }
 
             bool mayAnswer = MayAnswer(in operation.Peer, 1, data.Length);
-            if (mayAnswer) _queue.Append(data, data.Length, in operation.Peer);
+            if (mayAnswer) Queue.Append(data, data.Length, in operation.Peer);
             EndOperation(operation, mayAnswer ? SendResult.Queued : SendResult.Refused);
         }
     }
@@ -377,37 +361,31 @@ internal sealed partial class DatagramResident
         _engine.StartSend(this);
     }
 
-    /// <summary>
-    /// Called when the kernel has accepted the first <paramref name="count"/> entries, with <paramref name="calls"/>
-    /// calls.
-    /// </summary>
-    internal void AdvanceSend(int count, int calls)
+    internal override void AdvanceSend(int count, int calls)
     {
-        long before = _queue.Bytes;
+        long before = Queue.Bytes;
         _retries = 0;
-        if (_isStuck && _queue[0].Peer == _stuckPeer) _isStuck = false;
-        _queue.Remove(count);
+        if (_isStuck && Queue[0].Peer == _stuckPeer) _isStuck = false;
+        Queue.Remove(count);
         DatagramsSent += count;
-        BytesSent += before - _queue.Bytes;
+        BytesSent += before - Queue.Bytes;
         SendCalls += calls;
     }
 
-    /// <summary>Called when the kernel has rejected the head: it is dropped, counted, and reported later.</summary>
-    internal void FailSend(int error)
+    internal override void FailSend(int error)
     {
-        ref QueuedDatagram head = ref _queue[0];
+        ref QueuedDatagram head = ref Queue[0];
         DatagramFault fault = new(head.Peer.IsNone ? Remote : head.Peer, DatagramErrors.Of(error), head.Length, 0);
-        _queue.Remove(1);
+        Queue.Remove(1);
         Failed++;
         AddNote(in fault, isPeerError: false);
     }
 
-    /// <summary>Called when the next send may be started: the queue is empty, or the turn's share was sent.</summary>
-    internal void CompleteSend()
+    internal override void CompleteSend()
     {
         IsSendInFlight = false;
         if (_life == Life.Closed) return;
-        if (_queue.Count > 0 || _firstOperation is not null || _owesDrained || _life == Life.Draining) Loop.Schedule(this);
+        if (Queue.Count > 0 || _firstOperation is not null || _owesDrained || _life == Life.Draining) Loop.Schedule(this);
     }
 
     /// <summary>
@@ -415,9 +393,9 @@ internal sealed partial class DatagramResident
     /// space. A receiver that accepts nothing for <see cref="RetriesForOne"/> tries is skipped, with all its further
     /// datagrams, until it accepts one: it must not delay other receivers.
     /// </summary>
-    internal void RetrySend()
+    internal override void RetrySend()
     {
-        DatagramPeer peer = _queue[0].Peer;
+        DatagramPeer peer = Queue[0].Peer;
         if (peer == _stuckPeer && _isStuck || ++_retries > RetriesForOne)
         {
             _isStuck = true;
@@ -428,13 +406,13 @@ internal sealed partial class DatagramResident
             return;
         }
 
-        _retry ??= Loop.StartTimer(TimeSpan.FromMilliseconds(RetryMs), static resident => ((DatagramResident)resident!).Retry(), this);
+        _retry ??= Loop.StartTimer(TimeSpan.FromMilliseconds(RetryMs), static resident => ((LoopSocket)resident!).Retry(), this);
         if (!_retry.IsActive) _retry.Start(TimeSpan.FromMilliseconds(RetryMs));
     }
 
     private void Retry()
     {
-        if (_isDetaching || _queue.Count == 0 || !IsSendInFlight) return;
+        if (_isDetaching || Queue.Count == 0 || !IsSendInFlight) return;
         _engine.StartSend(this);
     }
 
@@ -450,10 +428,10 @@ internal sealed partial class DatagramResident
         if (_firstOperation is not null)
         {
             PumpOperations();
-            if (_queue.Count > 0 && !IsSendInFlight) Loop.Schedule(this);
+            if (Queue.Count > 0 && !IsSendInFlight) Loop.Schedule(this);
         }
 
-        if (_owesDrained && _queue.Count == 0 && _life == Life.Open)
+        if (_owesDrained && Queue.Count == 0 && _life == Life.Open)
         {
             _owesDrained = false;
             TellDrained();
@@ -481,9 +459,9 @@ internal sealed partial class DatagramResident
     /// <summary>Called when the descriptor is closed: queued datagrams are never sent.</summary>
     private void AbandonSends()
     {
-        Abandoned += _queue.Count;
-        _queue.Free();
-        _inFlight = 0;
+        Abandoned += Queue.Count;
+        Queue.Free();
+        InFlightHeads = 0;
         IsSendInFlight = false;
         _retry?.Cancel();
         while (_firstOperation is { } operation)

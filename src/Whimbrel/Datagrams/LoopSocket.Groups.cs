@@ -6,7 +6,7 @@ namespace Whimbrel.Datagrams;
 /// <summary>
 /// The multicast groups of the socket. Loop's thread; other threads join and leave with control actions.
 /// </summary>
-internal sealed partial class DatagramResident
+internal sealed partial class LoopSocket
 {
     private readonly List<(MulticastGroup Group, int Interface)> _groups = [];
 
@@ -35,7 +35,7 @@ internal sealed partial class DatagramResident
             return;
         }
 
-        int error = _engine.ChangeMembership(this, group, interfaceIndex, joins: true);
+        int error = _engine.ChangeMembership(this, new GroupMembership(group.Address, group.Source, interfaceIndex), joins: true);
         if (error != 0)
         {
             done.SetException(DatagramErrors.JoinFailure(group, error));
@@ -59,7 +59,7 @@ internal sealed partial class DatagramResident
         }
 
         // A removed interface has also removed the membership; the system then returns an error, which is ignored.
-        _ = _engine.ChangeMembership(this, group, interfaceIndex, joins: false);
+        _ = _engine.ChangeMembership(this, new GroupMembership(group.Address, group.Source, interfaceIndex), joins: false);
         _groups.RemoveAt(index);
         if (index < _groupsTold) _groupsTold--;
         GroupsChanged();
