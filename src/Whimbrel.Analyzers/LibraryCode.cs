@@ -11,7 +11,7 @@ internal static class LibraryCode
     /// their own.
     /// </summary>
     internal static bool IsOf(ISymbol? symbol) =>
-        symbol?.ContainingAssembly?.Name is { } name && (name == "Whimbrel" || name is "Whimbrel.Calls" or "Whimbrel.Http" or "Whimbrel.Relays" or "Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
+        symbol?.ContainingAssembly?.Name is { } name && (name == "Whimbrel" || name is "Whimbrel.Calls" or "Whimbrel.Datagrams" or "Whimbrel.Http" or "Whimbrel.Relays" or "Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
             or "Whimbrel.Cluster" or "Whimbrel.Cluster.Nats" or "Whimbrel.Cluster.Redis" or "Whimbrel.Cluster.RabbitMq");
 
     /// <summary>Returns whether a symbol is declared in a package that runs delegates and overrides on loops.</summary>

@@ -23,20 +23,21 @@ public partial class PackedTests(PackedFeed feed)
         ["Whimbrel.Cluster.Nats"] = ["Whimbrel.Cluster"],
         ["Whimbrel.Cluster.RabbitMq"] = ["RabbitMQ.Client", "Whimbrel.Cluster"],
         ["Whimbrel.Cluster.Redis"] = ["Whimbrel.Cluster"],
-        ["Whimbrel.Compat"] = ["Whimbrel", "Whimbrel.Http"],
+        ["Whimbrel.Compat"] = ["Whimbrel", "Whimbrel.Datagrams", "Whimbrel.Http"],
+        ["Whimbrel.Datagrams"] = ["Whimbrel"],
         ["Whimbrel.Hosting"] = ["Microsoft.Extensions.Diagnostics.HealthChecks", "Microsoft.Extensions.Hosting.Abstractions", "Whimbrel", "Whimbrel.Cluster", "Whimbrel.Http"],
         ["Whimbrel.Http"] = ["Whimbrel"],
         ["Whimbrel.Kestrel"] = ["Microsoft.AspNetCore.App", "Whimbrel"],
         ["Whimbrel.Relays"] = ["Whimbrel"],
         [Templates] = [],
-        ["Whimbrel.Testing"] = ["Whimbrel"],
+        ["Whimbrel.Testing"] = ["Whimbrel", "Whimbrel.Datagrams"],
         [Tool] = [],
     };
 
     // Packages that access internals of their dependencies, so that only one version of these fits.
-    private static readonly string[] _ofOneVersion = ["Whimbrel.Calls", "Whimbrel.Testing"];
+    private static readonly string[] _ofOneVersion = ["Whimbrel.Calls", "Whimbrel.Datagrams", "Whimbrel.Testing"];
 
-    private static readonly string[] _precompiled = ["Whimbrel", "Whimbrel.Http"];
+    private static readonly string[] _precompiled = ["Whimbrel", "Whimbrel.Calls", "Whimbrel.Datagrams", "Whimbrel.Http"];
 
     public static TheoryData<string> Packages() => [.. _dependencies.Keys];
 

@@ -121,7 +121,7 @@ public sealed class NetworkAddressTests
     [InlineData("unix:/a\0b", "it contains the character U+0000")]
     [InlineData("127.0.0.1", "the scheme and the port are missing; right would be tcp://127.0.0.1:80")]
     [InlineData("[::1]", "the scheme and the port are missing; right would be tcp://[::1]:80")]
-    [InlineData("udp://localhost:80", "'udp' is no scheme here: datagrams have a DatagramSocket, which takes an IPEndPoint")]
+    [InlineData("udp://localhost:80", "'udp' is no scheme here: datagrams have a DatagramSocket (package Whimbrel.Datagrams), which takes an IPEndPoint")]
     [InlineData("localhost:80", "the scheme is missing; right would be tcp://localhost:80")]
     [InlineData("/run/a.sock", "the scheme is missing; right would be unix:/run/a.sock")]
     [InlineData("://a:1", "the scheme is missing before '://'; right would be")]

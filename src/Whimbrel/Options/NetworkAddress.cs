@@ -125,7 +125,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
                 address = new NetworkAddress(Memory, rest);
                 return null;
             case "udp":
-                return "'udp' is no scheme here: datagrams have a DatagramSocket, which takes an IPEndPoint";
+                return "'udp' is no scheme here: datagrams have a DatagramSocket (package Whimbrel.Datagrams), which takes an IPEndPoint";
             default:
                 return $"'{scheme}' is no scheme here, allowed tcp, tls, http, https, unix and memory";
         }

@@ -26,8 +26,8 @@ internal static class Layers
     private static readonly (string From, string[] To, string Reason)[] _exceptions =
     [
         ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "ConnectAttempt", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
-        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "DatagramSendOperation", "TlsUpgrade", "SharedBroadcast", "UnixName"], "an item of the data lane is run by its receiver: one switch instead of a call through an interface for each send"),
-        ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "MulticastGroup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
+        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "TlsUpgrade", "SharedBroadcast", "UnixName"], "an item of the data lane is run by its receiver: one switch instead of a call through an interface for each send"),
+        ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "InterfaceLookup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
         ("Engines/Completion", ["Strand"], "an await in a callback on the pool resumes in its order"),
         ("Engines/StopWait", ["Strand", "Session", "IEndWait"], "a callback that blocks on the end is completed before its own last one"),
         ("Engines/LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
@@ -37,7 +37,6 @@ internal static class Layers
         ("Connections/ConnectionHost", ["Session", "Newcomer", "SessionGroup"], "what a connection needs of the server or client above it, handed through"),
         ("Connections/HostShard", ["Session", "SessionGroup", "GroupShard"], "the host's members and their hooks on one loop"),
         ("Connections/ConnectOperation", ["Session"], "brings the session its end points"),
-        ("Datagrams/DatagramSocket", ["SessionOrder"], "an await in a callback of a session leaves its order"),
         ("Session", ["SessionGroup", "Server", "Client"], "what the user may ask a session for; the session itself never calls server or client"),
     ];
 

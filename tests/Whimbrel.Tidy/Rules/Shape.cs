@@ -9,6 +9,9 @@ internal static class Shape
 {
     // Classes that a user (or an engine) derives from. Abstract classes are always meant for that.
     private static readonly HashSet<string> _openForOverride = ["Server", "Client", "CallClient", "Session", "SessionGroup", "Engine", "LoopTimer", "MemoryEngine", "Completion", "HttpSession", "HttpClientSession", "WebSocketSession", "DatagramHandler"];
+
+    // Abstract halves of a class that a package completes: docs/design/0072-calls-and-datagrams-as-packages.md.
+    private static readonly string[] _halves = ["DatagramResident"];
     private static readonly string[] _emptySuffixes = ["Manager", "Helper", "Helpers", "Util", "Utils", "Utility", "Impl"];
     private const int SmallTypeLines = 30;
 
@@ -22,7 +25,12 @@ internal static class Shape
         foreach (var type in model.Types())
         {
             var depth = 1;
-            for (var parent = type.BaseType; parent is not null && CodeModel.PathOf(parent).Length > 0; parent = parent.BaseType) depth++;
+            for (var parent = type.BaseType; parent is not null && CodeModel.PathOf(parent).Length > 0; parent = parent.BaseType)
+            {
+                if (!_halves.Contains(parent.Name)) depth++;
+            }
+
+
             if (depth > 2 && !IsOfOldApi(type))
                 yield return CodeModel.At(type, $"{type.Name} stands on {depth - 1} classes of ours: a class and one ancestor are enough");
         }
