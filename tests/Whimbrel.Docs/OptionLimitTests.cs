@@ -35,7 +35,7 @@ public sealed class OptionLimitTests : IAsyncDisposable
         [() => Connecting()] = o => Call(o, "Validate", _engine),
         [static () => new ReconnectPolicy()] = o => Call(Connecting(o), "Validate", _engine),
         [static () => new TlsOptions()] = o => Call(new ServerOptions { Engine = _engine, EndPoint = Any, Tls = (TlsOptions)o }, "FindMistakes"),
-        [() => new DatagramOptions { Engine = _engine, EndPoint = Any }] = o => typeof(Server).Assembly.GetType("Whimbrel.Datagrams.DatagramRules")!
+        [() => new DatagramOptions { Engine = _engine, EndPoint = Any }] = o => typeof(DatagramSocket).Assembly.GetType("Whimbrel.Datagrams.DatagramRules")!
             .GetMethod("Validate", BindingFlags.Static | BindingFlags.NonPublic)!.Invoke(null, BindingFlags.DoNotWrapExceptions, null, [o, _engine, false], null),
         [static () => new CallOptions()] = o => new CallClient(Connecting(), null, (CallOptions)o),
         [static () => new ConnectionPipeOptions()] = static o => Call(o, "Check"),
