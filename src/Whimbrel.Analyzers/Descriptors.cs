@@ -29,7 +29,7 @@ internal static class Descriptors
     internal static readonly DiagnosticDescriptor BlockingCall = Rule(
         "WHIM0004",
         "A callback of Whimbrel blocks its thread",
-        "{0} blocks the thread of {1}, which is a loop's: all its connections wait meanwhile, or for ever. Await instead, or run the callbacks with Scheduling.ThreadPool and suppress this warning there.");
+        "{0} blocks the thread of {1}, which is a loop's: all its connections wait meanwhile, or forever. Await instead, or run the callbacks with Scheduling.ThreadPool and suppress this warning there.");
 
     internal static readonly DiagnosticDescriptor RawSend = Rule(
         "WHIM0005",
@@ -54,7 +54,7 @@ internal static class Descriptors
     internal static readonly DiagnosticDescriptor IgnoredStart = Rule(
         "WHIM0009",
         "A start or a connect is not awaited",
-        "{0} is not awaited: when it fails (the port is taken, nobody listens) nothing reports it. Await it.");
+        "{0} is not awaited, so that nothing reports its failure (a port in use, no listener). Await it.");
 
     private static DiagnosticDescriptor Rule(string id, string title, string message) =>
         new(id, title, message, Category, DiagnosticSeverity.Warning, isEnabledByDefault: true, helpLinkUri: Help + id.ToLowerInvariant());

@@ -127,7 +127,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         if (one.Missing >= stream.First)
         {
             // A message is missing inside the stream: the later ones cannot be delivered without a gap.
-            Tell($"message {one.Missing} of {one.Subject} is missing: its stream begins anew");
+            Tell($"message {one.Missing} of {one.Subject} is missing: its stream starts again");
             _made.Remove(one.Subject);
             if (!requests.Ask($"$JS.API.STREAM.DELETE.{NatsStream.NameOf(one.Subject)}", [default], (_, _, _) => one.Done(null))) one.Done(null);
             return;

@@ -76,7 +76,7 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
         bool wantsTls = bus.WantsTls;
         if (wantsTls && !info.NeedsTls && !info.OffersTls)
         {
-            _session.Fail("it offers no TLS, which NatsOptions.Tls or the address asks for. It has heard no password");
+            _session.Fail("it offers no TLS, which NatsOptions.Tls or the address asks for. No password was sent");
         }
         else if (wantsTls || info.NeedsTls)
         {
@@ -106,7 +106,7 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
 
         bool isLogin = error.StartsWith("Authorization", StringComparison.OrdinalIgnoreCase) || error.StartsWith("Authentication", StringComparison.OrdinalIgnoreCase);
         if (!isLogin) _session.Fail($"it said '{error}'");
-        else if (!bus.HasLogin) _session.Fail($"it wants to know who this is ('{error}'): give User and Password, or Token, in NatsOptions or in the address{Nkeys}");
+        else if (!bus.HasLogin) _session.Fail($"it requires authentication ('{error}'): give User and Password, or Token, in NatsOptions or in the address{Nkeys}");
         else _session.Fail($"it does not take these credentials ('{error}'): see User and Password, or Token, in NatsOptions and in the address{Nkeys}");
     }
 

@@ -62,7 +62,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
         }
         else if (IsReplica(item))
         {
-            _session.Fail("it is a replica: what is published there reaches nobody on the others. Give the address of its primary");
+            _session.Fail("it is a replica, and messages published there do not reach the other servers. Give the address of its primary");
         }
         else
         {
@@ -87,7 +87,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
     private void Refuse(string error) => _session.Fail(error.Split(' ', 2)[0] switch
     {
         "WRONGPASS" => $"it does not take these credentials ('{error}'): see User and Password in RedisOptions and in the address",
-        "NOAUTH" => "it wants to know who this is (NOAUTH): give Password, and User where there is one, in RedisOptions or in the address",
+        "NOAUTH" => "it requires authentication (NOAUTH): give Password, and User where there is one, in RedisOptions or in the address",
         "NOPROTO" => "it speaks no RESP3, which Redis has from version 6 on",
         "ERR" when error.StartsWith("ERR unknown command", StringComparison.OrdinalIgnoreCase) => "it speaks no RESP3, which Redis has from version 6 on",
         "DENIED" => $"it is in protected mode and serves its own machine only ('{error}')",

@@ -434,7 +434,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (_isConnected && !_isHeld) _outbox.BeginMarks();
         else if (!_isConnected && State == ClusterState.Degraded && nowMs - _lostAtMs >= (long)_options.IsolatedAfter.TotalMilliseconds)
         {
-            SetState(ClusterState.Isolated, $"{_bus.Description} has been away for {(nowMs - _lostAtMs) / 1000} s; members here are served, other nodes hear nothing.");
+            SetState(ClusterState.Isolated, $"{_bus.Description} has been away for {(nowMs - _lostAtMs) / 1000} s; this node still serves its own members, and other nodes get no broadcasts.");
         }
 
         long unusedSinceMs = _runningMs - Math.Max(ForgetAfterMs, 2 * intervalMs);

@@ -30,7 +30,7 @@ internal sealed class ClusterHealth(HostedCluster hosted, TimeProvider clock) : 
         bool loses = _losses.Look(counters.Missed + counters.Dropped);
         return state switch
         {
-            ClusterState.Isolated => new HealthCheckResult(isolated, $"{hosted.Name} has been without its broker for a while: members here are served, other nodes hear nothing, {counters.Dropped} broadcasts were dropped so far", data: data),
+            ClusterState.Isolated => new HealthCheckResult(isolated, $"{hosted.Name} has been without its broker for a while: this node still serves its own members, other nodes get no broadcasts, {counters.Dropped} broadcasts were dropped so far", data: data),
             ClusterState.Degraded => HealthCheckResult.Degraded($"{hosted.Name}: {cluster.StateReason} {counters.PendingBytes} bytes wait", data: data),
             _ when loses => HealthCheckResult.Degraded($"{hosted.Name} has lost broadcasts from or to other nodes in the last {News.Memory.TotalSeconds} s", data: data),
             _ => HealthCheckResult.Healthy($"{hosted.Name} is node {cluster.NodeId}", data),

@@ -26,7 +26,7 @@ internal static class SessionNeeds
             string what = $"{session.Name} asks for {NameOf(type)} {parameter.Name}{(key is null ? "" : $" of the key {key}")} in its constructor, and ";
             bool? isThere = key is null ? known?.IsService(type) : (known as IServiceProviderIsKeyedService)?.IsKeyedService(type, key);
             if (isThere == false && !parameter.HasDefaultValue) yield return $"{what}no such service is registered: builder.Services.Add{(key is null ? "" : "Keyed")}Singleton<{NameOf(type)}>({(key is null ? "" : $"\"{key}\"")})";
-            else if (!hasScope && key is null && IsScoped(type, registered)) yield return $"{what}that is a service of scopes, which all sessions would share for ever: AddWhimbrelServer<{session.Name}>(..., scopePerSession: true) gives each its own";
+            else if (!hasScope && key is null && IsScoped(type, registered)) yield return $"{what}that is a service of scopes, which all sessions would share permanently: AddWhimbrelServer<{session.Name}>(..., scopePerSession: true) gives each its own";
         }
     }
 

@@ -47,7 +47,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellationToken);
-        if (IsWaiting) throw new InvalidOperationException("A read is under way on this body: one read at a time.");
+        if (IsWaiting) throw new InvalidOperationException("A read of this body is in progress: only one read at a time.");
         if (Failure is { } failure) return ValueTask.FromException<int>(failure);
         if (_isAtEnd || buffer.IsEmpty) return new(0);
         _source.Reset();

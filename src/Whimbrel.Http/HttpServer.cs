@@ -189,7 +189,7 @@ public sealed class HttpServer : Server, IHttpRoutes
         if (colon > host.LastIndexOf((byte)']')) host = host[..colon];
         if (host.IsEmpty)
         {
-            response.Fail(400, "Host is missing, so there is nowhere to go on");
+            response.Fail(400, "The Host field is missing, so the request cannot be redirected");
             return;
         }
 

@@ -126,8 +126,8 @@ internal sealed partial class ServerAnswer
     {
         ArgumentNullException.ThrowIfNull(name);
         ArgumentNullException.ThrowIfNull(value);
-        if (_progress is Progress.Ending or Progress.Done || Pieces.Announced >= 0) throw new InvalidOperationException("A trailer stands behind a body in chunks that is not complete yet.");
-        if (HttpBytes.IsToken(name) && !HttpBodyReader.MayTrail(KnownFields.Find(Encoding.ASCII.GetBytes(name)))) throw new ArgumentException($"{name} may not stand behind the body.", nameof(name));
+        if (_progress is Progress.Ending or Progress.Done || Pieces.Announced >= 0) throw new InvalidOperationException("A trailer needs a chunked body that is not complete yet.");
+        if (HttpBytes.IsToken(name) && !HttpBodyReader.MayTrail(KnownFields.Find(Encoding.ASCII.GetBytes(name)))) throw new ArgumentException($"{name} is not allowed after the body.", nameof(name));
         int written;
         while (!HttpWriter.TryWriteField(Pieces.Trailers.AsSpan(Pieces.TrailerBytes), name, value, out written)) Array.Resize(ref Pieces.Trailers, (Pieces.TrailerBytes + written) * 2);
         Pieces.TrailerBytes += written;
@@ -172,7 +172,7 @@ internal sealed partial class ServerAnswer
     {
         if (_progress == Progress.Writing)
         {
-            if (Pieces.IsCut) throw new InvalidOperationException("A write was given up before all of its piece was taken, or is not complete yet: the answer cannot go on.");
+            if (Pieces.IsCut) throw new InvalidOperationException("A write was cancelled before all of its data was accepted, or is not complete yet: the response cannot continue.");
             return;
         }
 
@@ -269,7 +269,7 @@ internal sealed partial class ServerAnswer
         if (Pieces.IsCut)
         {
             Session.Abort();
-            throw new InvalidOperationException("A write was given up before all of its piece was taken. The connection was aborted.");
+            throw new InvalidOperationException("A write was cancelled before all of its data was accepted. The connection was aborted.");
         }
 
         if (Pieces.Announced >= 0 && Pieces.Left > 0 && !_isHead)

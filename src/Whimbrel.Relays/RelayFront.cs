@@ -83,7 +83,7 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
     /// <summary>Aborts the client's connection, which would otherwise wait for ever.</summary>
     internal void ConnectThrew(Exception exception)
     {
-        ReportException(exception, "A relay that dialled a target", outcome: "The connection of its client is reset.");
+        ReportException(exception, "A relay that connected to a target", outcome: "The connection of its client is reset.");
         Abort();
     }
 

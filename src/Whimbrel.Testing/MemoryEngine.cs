@@ -190,7 +190,7 @@ public class MemoryEngine : Engine
         if (_isInStep)
         {
             string callback = Loops.Select(static l => l.RunningText).FirstOrDefault(static t => t is not null) ?? "A callback";
-            return $"{callback} has not returned to its MemoryEngine, whose only thread it runs on. If it blocks on something of this engine (AsTask().Wait(), .Result), it waits for ever: await it instead.";
+            return $"{callback} has not returned to its MemoryEngine, whose only thread it runs on. If it blocks on something of this engine (AsTask().Wait(), .Result), it never returns: await it instead.";
         }
 
         return steps == 0 ? "A MemoryEngine was started, and nothing runs it: await and Wait never complete on it. Write engine.Run(server.StartAsync()) instead of await server.StartAsync(), or call RunUntil." : null;
@@ -250,7 +250,7 @@ public class MemoryEngine : Engine
     /// <param name="endPoint">Address of a server of this engine or of a raw listener.</param>
     /// <exception cref="IOException">There is no listener at the address.</exception>
     public MemoryPeer Connect(EndPoint endPoint) =>
-        new(_network.Connect(endPoint, null) ?? throw new IOException($"Nobody listens at {endPoint}."));
+        new(_network.Connect(endPoint, null) ?? throw new IOException($"There is no listener at {endPoint}."));
 
     /// <summary>Creates a raw listener.</summary>
     /// <param name="endPoint">Address; port 0 selects a free port.</param>

@@ -371,7 +371,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
     internal override void AcceptRest(Listener listener)
     {
         CheckThread();
-        MemoryListening listening = _slots[listener.Slot].Listening ?? throw _engine.Violation("A listener that is not open was told to accept the rest.");
+        MemoryListening listening = _slots[listener.Slot].Listening ?? throw _engine.Violation("AcceptRest was called for a listener that is not open.");
         while (listening.Waiting.TryDequeue(out MemorySocket? socket))
         {
             _engine.Trace.Add("accept", socket.Id, 0);

@@ -94,12 +94,12 @@ public sealed class UringRefusalTests
         UringSupport refused = Of(Errno.EPERM, Facts(2));
         Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = notices.Add }, asked => EngineSelector.Choose(asked, null, () => refused));
         Assert.Equal(EngineKind.Epoll, engine.Kind);
-        Assert.Equal("epoll (1 loop, io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which is nobody; to allow it: sysctl -w kernel.io_uring_disabled=0)", engine.ToString());
+        Assert.Equal("epoll (1 loop, io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which permits no process; to allow it: sysctl -w kernel.io_uring_disabled=0)", engine.ToString());
         Run(engine);
         DiagnosticEvent told = Assert.Single(notices);
         Assert.Equal((DiagnosticEventKind.System, "no-io-uring.md"), (told.Kind, told.Page));
         Assert.Equal(
-            "io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which is nobody. Using the epoll engine: everything works, with many connections at more CPU per message. "
+            "io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which permits no process. Using the epoll engine: everything works, with many connections at more CPU per message. "
             + "To allow it: sysctl -w kernel.io_uring_disabled=0. To silence this: WHIMBREL_ENGINE=epoll.",
             told.Message);
     }

@@ -34,7 +34,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         bool isReady;
         lock (_gate)
         {
-            if (_waiting is not null) return Task.FromException<HttpResponse>(new InvalidOperationException("A request is under way: this client makes one at a time."));
+            if (_waiting is not null) return Task.FromException<HttpResponse>(new InvalidOperationException("A request is in progress: this client makes one at a time."));
             client.Http.Request = compose();
             _waiting = waiting;
             _response = null;

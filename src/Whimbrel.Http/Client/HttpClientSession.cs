@@ -255,7 +255,7 @@ public abstract partial class HttpClientSession : Session
         OnResponseEnd(_response);
         if (!goesOn)
         {
-            FailAll(new HttpClientException(HttpClientFailure.ConnectionLost, $"There was no answer: {Peer} has closed the connection behind the one before."));
+            FailAll(new HttpClientException(HttpClientFailure.ConnectionLost, $"There was no response: {Peer} has closed the connection after the previous one."));
             Close();
         }
     }

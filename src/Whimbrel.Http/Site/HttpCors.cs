@@ -23,7 +23,7 @@ public sealed class HttpCors
         ArgumentNullException.ThrowIfNull(origins);
         foreach (string origin in origins)
         {
-            if (origin == "*" ? origins.Length > 1 : !IsOrigin(origin)) throw new ArgumentException($"\"{origin}\" is no origin: scheme://host, lower case, with a port if it is not the usual one, and nothing behind it. * stands alone.", nameof(origins));
+            if (origin == "*" ? origins.Length > 1 : !IsOrigin(origin)) throw new ArgumentException($"\"{origin}\" is not an origin. Write scheme://host in lower case, with a port if it is not the default one, and nothing after it; or only *.", nameof(origins));
         }
 
         _origins = [.. origins];

@@ -33,7 +33,7 @@ internal sealed class HttpMetrics
     {
         _ = HttpTraces.IsHeard; // loads the activity source here, and not in the first request
         Meter meter = new("Whimbrel", typeof(HttpMetrics).Assembly.GetName().Version?.ToString(3));
-        _active = meter.CreateUpDownCounter<long>("http.server.active_requests", "{request}", "Requests whose head has come and whose answer is not complete.");
+        _active = meter.CreateUpDownCounter<long>("http.server.active_requests", "{request}", "Requests with a received header and an incomplete response.");
         _clientDuration = meter.CreateHistogram(
             "http.client.request.duration",
             "s",

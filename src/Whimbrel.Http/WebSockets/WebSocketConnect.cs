@@ -70,7 +70,7 @@ internal sealed class WebSocketConnect(WebSocketClient client) : Session
     }
 
     protected override void OnTimer(LoopTimer timer) =>
-        Fail($"The server has not answered the request within {client.Options.ConnectTimeout.TotalSeconds} s of the dial ({nameof(ClientOptions)}.{nameof(ClientOptions.ConnectTimeout)}).", isLate: true);
+        Fail($"The server has not answered the request within {client.Options.ConnectTimeout.TotalSeconds} s of the connect ({nameof(ClientOptions)}.{nameof(ClientOptions.ConnectTimeout)}).", isLate: true);
 
     protected override void OnDisconnected(CloseReason reason)
     {

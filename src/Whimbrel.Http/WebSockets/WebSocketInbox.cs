@@ -192,7 +192,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
 
     private bool TryServe(Memory<byte> into, bool isStream, CancellationToken cancellation, out WebSocketReceived got, out Exception? failure)
     {
-        if (Interlocked.Exchange(ref _isReading, 1) == 1) throw new InvalidOperationException("A receive is under way on this WebSocket: one at a time. Await it before the next.");
+        if (Interlocked.Exchange(ref _isReading, 1) == 1) throw new InvalidOperationException("A receive of this WebSocket is in progress: only one at a time. Await it before the next.");
         bool isServed = false, asks = false;
         failure = null;
         try

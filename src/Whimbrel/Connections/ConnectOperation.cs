@@ -220,7 +220,7 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
     internal void Connected(ConnectAttempt connector, RawSocket socket)
     {
         // The end of the operation cancels all attempts, including those that are connected and have not reported yet.
-        Debug.Assert(!_isOver, "a connector that was given up has told nobody");
+        Debug.Assert(!_isOver, "a cancelled attempt has reported");
         _attempts.Remove(connector);
         End(new CloseReason(CloseCause.Cancelled));
         _connection.ConnectOperation = null;

@@ -111,7 +111,7 @@ internal abstract class ConnectionHost
         if (!_largeNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.MessageTooLarge,
-            $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is {limit:n0}): members with that limit go without it, and nobody is disconnected. Set AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
+            $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is {limit:n0}): members with that limit do not receive it, and stay connected. Set AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
             "message-too-large.md"));
     }
 
@@ -123,7 +123,7 @@ internal abstract class ConnectionHost
         if (!_unreadNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.MessageTooLarge,
-            $"{session.DisplayName} (session {session.Id:x}) took nothing of {unread:n0} unread bytes, and UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. An OnData returns how many bytes it has used, 0 only while a message is incomplete; raise UnreadLimitBytes for messages that are longer.",
+            $"{session.DisplayName} (session {session.Id:x}) consumed nothing of {unread:n0} unread bytes, and UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. OnData returns the number of bytes that it has consumed, 0 only while a message is incomplete; raise UnreadLimitBytes for longer messages.",
             "message-too-large.md"));
     }
 
@@ -151,7 +151,7 @@ internal abstract class ConnectionHost
     internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false, string? advice = null, string? outcome = null)
     {
         advice ??= UserCode.IsOfUser(session.GetType()) ? "Override OnError to handle it yourself." : "";
-        string consequence = outcome ?? (isCaught ? "The connection continues." : "Its connection was ended; the others go on.");
+        string consequence = outcome ?? (isCaught ? "The connection continues." : "Its connection was ended; other connections continue.");
         NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, advice.Length == 0 ? consequence : $"{consequence} {advice}");
     }
 

@@ -112,7 +112,7 @@ internal struct Life
 
     internal void Hears(Heard next)
     {
-        Debug.Assert(next > Heard, "the session hears everything once, in order");
+        Debug.Assert(next > Heard, "the session is notified of everything once, in order");
         Heard = next;
     }
 
@@ -152,7 +152,7 @@ internal struct Life
 
     internal void PeersEndWasTold()
     {
-        Debug.Assert(Peer is PeerHalf.Finished or PeerHalf.Told, "the session hears of an end that has come");
+        Debug.Assert(Peer is PeerHalf.Finished or PeerHalf.Told, "the session is notified of an end that has come");
         Peer = PeerHalf.Told;
     }
 

@@ -340,9 +340,9 @@ internal unsafe struct SendQueue
 
     internal static void CommitOutOfRange(int count, int reserved) => Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved");
 
-    internal static void RoomIsLost() => Throw.State("The room of Reserve is not at the end of the queue any more: something was sent behind it, or the callback that reserved it has returned. Nothing of it is sent. Commit before any other send, and in the same callback.");
+    internal static void RoomIsLost() => Throw.State("The space of Reserve is no longer at the end of the queue: another message was sent after it, or the callback that reserved it has returned. Its bytes are not sent. Commit before any other send, and in the same callback.");
 
-    internal static void TooManyLost() => Throw.State($"{MostLostRooms} rooms of Reserve were neither committed nor given back before the next send of this callback. Call Commit, with 0 when nothing was written.");
+    internal static void TooManyLost() => Throw.State($"{MostLostRooms} reservations were neither committed nor released before the next send of this callback. Call Commit, with 0 if nothing was written.");
 
     // ------------------------------------------------------------------ tenants
 

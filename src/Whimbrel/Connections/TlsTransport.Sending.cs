@@ -189,7 +189,7 @@ internal sealed unsafe partial class TlsTransport
         if (isAnswer && !_wire.CountAnswer(length))
         {
             Loop.Blocks.Return(block);
-            Fail(new TlsFault(TlsFailure.Flood, $"the peer asks for answers and reads none: {TlsWire.MostAnswersWaiting / 1024} KiB of them wait to be sent"));
+            Fail(new TlsFault(TlsFailure.Flood, $"the peer requests replies and reads none: {TlsWire.MostAnswersWaiting / 1024} KiB of them wait to be sent"));
         }
         else if (isAnswer && _wire.TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
         {

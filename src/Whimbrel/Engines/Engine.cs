@@ -579,7 +579,7 @@ public class Engine : IAsyncDisposable
                     break;
                 case Life.Stopping:
                     Throw.State(_isOverdue
-                        ? $"The engine cannot be started: it was told to stop, and has not ended. {UnfinishedText(FindUnfinished())} An engine whose loop never returns stays stopping; make another one."
+                        ? $"The engine cannot be started: its last stop has not ended. {UnfinishedText(FindUnfinished())} If a loop never returns, the engine cannot be used again; create another one."
                         : "The engine is stopping: await StopAsync, then start it again.");
                     break;
                 case Life.Stopped when isImplicit && _wasStopped:
@@ -968,7 +968,7 @@ public class Engine : IAsyncDisposable
     /// <summary>Called when user code (an override, a factory and so on) threw and the exception was caught.</summary>
     internal virtual void UserCodeThrew(Exception exception) => Interlocked.Increment(ref _userExceptions);
 
-    internal void ReportException(string where, Exception exception, string outcome = "Nothing was ended; the loop goes on.")
+    internal void ReportException(string where, Exception exception, string outcome = "Nothing was ended; the loop continues.")
     {
         UserCodeThrew(exception);
         if (!ExceptionNotices.TryTake($"{where}: {exception.GetType().Name}", NowMs, out long leftOut)) return;
@@ -980,7 +980,7 @@ public class Engine : IAsyncDisposable
     /// be lost.
     /// </summary>
     internal void ReportOnErrorThrew(Session session, string callback, Exception first, Exception second) =>
-        ReportException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session {session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; the others go on.");
+        ReportException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session {session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; other connections continue.");
 
     /// <summary>Returns name, number of loops and reason.</summary>
     public override string ToString() => $"{KindName} ({LoopCount} {(LoopCount == 1 ? "loop" : "loops")}, {Reason})";

@@ -95,7 +95,7 @@ public abstract partial class Loop
         _reportedSinceMs = since;
         Engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.BlockedLoop,
-            $"{who} has blocked loop {Index} for {_watch.TextOf(ownMs)} and does not end. Nothing else on this loop goes on. If it waits for something that needs this loop (AsTask().Wait(), .Result), it waits for ever: await it instead.",
+            $"{who} has blocked loop {Index} for {_watch.TextOf(ownMs)} and has not returned. Nothing else runs on this loop. If it blocks on something that needs this loop (AsTask().Wait(), .Result), it never returns: await it instead.",
             "blocked-loop.md"));
         return true;
     }
@@ -118,7 +118,7 @@ public abstract partial class Loop
     internal void AddUnfinishedTurn(List<UnfinishedCall> found)
     {
         if (IsBusy && Engine.CoarseMs - BusySinceMs >= HoldsUpMs) found.Add(new UnfinishedCall(RunningText ?? "a turn", Index));
-        else if (IsAdopted && !IsBusy) found.Add(new UnfinishedCall("nobody, who would have to go on running the adopted loop,", Index));
+        else if (IsAdopted && !IsBusy) found.Add(new UnfinishedCall("no thread (the loop is adopted, and its thread does not run it),", Index));
     }
 
     /// <summary>Adds the callbacks of this loop's sessions that run on the pool. Any thread.</summary>

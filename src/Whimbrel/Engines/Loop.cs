@@ -516,7 +516,7 @@ public abstract partial class Loop
         Connection? connection = concerned as Connection;
         try
         {
-            Engine.ReportException($"a step of {this}", exception, connection is null ? "Nothing was ended; the loop goes on." : "Its connection was ended; the loop goes on.");
+            Engine.ReportException($"a step of {this}", exception, connection is null ? "Nothing was ended; the loop continues." : "Its connection was ended; the loop continues.");
             connection?.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
         }
         catch (Exception) when (Outlives(exception))
@@ -532,7 +532,7 @@ public abstract partial class Loop
     /// </summary>
     internal void NoteMemory(Exception exception)
     {
-        const string outcome = "Its connection, if it was open, was ended; the loop goes on.";
+        const string outcome = "Its connection, if it was open, was ended; the loop continues.";
         if (_memoryNotices.TryTake(Engine.NowMs)) Engine.ReportException("memory that a session sent", exception, outcome);
         else Engine.UserCodeThrew(exception);
     }

@@ -25,8 +25,8 @@ internal sealed class LoopEventCounters : IDisposable
         _source = source;
         _loop = loop;
         Count("loop-turns", "turns", static c => c.Turns);
-        Count("loop-empty-turns", "turns that brought nothing", static c => c.EmptyTurns);
-        Count("loop-blocked-turns", "turns that a callback held up", static c => c.BlockedTurns);
+        Count("loop-empty-turns", "turns without events", static c => c.EmptyTurns);
+        Count("loop-blocked-turns", "turns that a callback blocked", static c => c.BlockedTurns);
         Count("loop-completions", "completions", static c => c.Completions);
         Ratio("loop-completions-per-turn", "completions per turn", "", static c => c.Completions, static c => c.Turns);
         Count("loop-wakes", "wakes", static c => c.Wakes);

@@ -38,11 +38,11 @@ internal static class LoopMetrics
     private static void Make()
     {
         Meter meter = WhimbrelMeter.Instance;
-        meter.CreateObservableUpDownCounter("whimbrel.loop.connections", static () => OfLoops(static c => Volatile.Read(ref c.ConnectionsOpened) - Volatile.Read(ref c.ConnectionsClosed)), "{connection}", "Connections that a loop has.");
-        meter.CreateObservableCounter("whimbrel.loop.turns", static () => OfLoops(static c => Volatile.Read(ref c.Turns)), "{turn}", "Turns of a loop: one wait for the system and what it brought.");
-        meter.CreateObservableCounter("whimbrel.loop.empty_turns", static () => OfLoops(static c => Volatile.Read(ref c.EmptyTurns)), "{turn}", "Turns whose wait brought nothing.");
-        meter.CreateObservableCounter("whimbrel.loop.completions", static () => OfLoops(static c => Volatile.Read(ref c.Completions)), "{completion}", "What the system has told a loop.");
-        meter.CreateObservableCounter("whimbrel.loop.blocked_turns", static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}", "Turns that a callback blocked for long.");
+        meter.CreateObservableUpDownCounter("whimbrel.loop.connections", static () => OfLoops(static c => Volatile.Read(ref c.ConnectionsOpened) - Volatile.Read(ref c.ConnectionsClosed)), "{connection}", "Connections of a loop.");
+        meter.CreateObservableCounter("whimbrel.loop.turns", static () => OfLoops(static c => Volatile.Read(ref c.Turns)), "{turn}", "Turns of a loop: one wait and the delivery of its events.");
+        meter.CreateObservableCounter("whimbrel.loop.empty_turns", static () => OfLoops(static c => Volatile.Read(ref c.EmptyTurns)), "{turn}", "Turns with a wait that returned no event.");
+        meter.CreateObservableCounter("whimbrel.loop.completions", static () => OfLoops(static c => Volatile.Read(ref c.Completions)), "{completion}", "Events that the kernel has reported to a loop.");
+        meter.CreateObservableCounter("whimbrel.loop.blocked_turns", static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}", "Turns that a callback blocked for longer than BlockedLoopMs.");
         meter.CreateObservableUpDownCounter("whimbrel.loop.block_memory", static () => OfEach(static loop => loop.Blocks.HeldBytes), "By", "Native memory of a loop's blocks, in use or kept for reuse.");
         BroadcastMetrics.Make();
     }

@@ -65,6 +65,6 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
         session.Loop.Engine.UserCodeThrew(exception);
         _host!.CountUserException();
         session.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
-        _host.NoteUserException($"The handler {Name}", $" of {session}", exception, "Its connection was aborted; the others go on.");
+        _host.NoteUserException($"The handler {Name}", $" of {session}", exception, "Its connection was aborted; other connections continue.");
     }
 }

@@ -125,7 +125,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
 
     private TlsStep HandshakeFailed()
     {
-        Exception e = _authenticating!.Exception?.InnerException ?? new IOException("the handshake was given up");
+        Exception e = _authenticating!.Exception?.InnerException ?? new IOException("the handshake was cancelled");
         if (_problem is not null) return Refuse(new TlsFault(TlsFailure.CertificateRejected, $"{(_profile.IsServer ? "client" : "server")} certificate refused: {_problem}"));
         if (_wire.EndWasRead) return Refuse(new TlsFault(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake"));
         return Refuse(TlsErrorText.Classify(e, _profile));

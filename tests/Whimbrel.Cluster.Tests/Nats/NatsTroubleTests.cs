@@ -28,7 +28,7 @@ public sealed class NatsTroubleTests : TroubleTests
     [Theory]
     [InlineData("authorization { user: node, password: right }", "node:secret@", "does not take these credentials ('Authorization Violation')")]
     [InlineData("authorization { token: right }", "secret@", "does not take these credentials ('Authorization Violation')")]
-    [InlineData("authorization { user: node, password: right }", "", "it wants to know who this is ('Authorization Violation'): give User and Password, or Token")]
+    [InlineData("authorization { user: node, password: right }", "", "it requires authentication ('Authorization Violation'): give User and Password, or Token")]
     public async Task The_credentials_are_wrong_or_missing(string configuration, string login, string message)
     {
         NatsBroker broker = await BrokerAsync(configuration);
@@ -65,7 +65,7 @@ public sealed class NatsTroubleTests : TroubleTests
     public async Task A_bus_that_requires_TLS_sends_no_password_to_a_server_without_it()
     {
         SaidServer server = await SaidAsync(Info);
-        await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "it offers no TLS", "has heard no password");
+        await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "it offers no TLS", "No password was sent");
         await RefusedAsync(server.Address.Replace("nats:", "tls:", StringComparison.Ordinal), null, "it offers no TLS");
         Assert.Equal("", server.Heard);
     }

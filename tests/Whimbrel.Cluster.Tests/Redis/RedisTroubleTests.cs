@@ -34,7 +34,7 @@ public sealed class RedisTroubleTests : TroubleTests
     [Theory]
     [InlineData("requirepass right", ":secret@", "does not take these credentials ('WRONGPASS")]
     [InlineData("requirepass right", "nobody:secret@", "does not take these credentials ('WRONGPASS")]
-    [InlineData("requirepass right", "", "it wants to know who this is (NOAUTH)")]
+    [InlineData("requirepass right", "", "it requires authentication (NOAUTH)")]
     public async Task The_credentials_are_wrong_or_missing(string configuration, string login, string message)
     {
         RedisBroker broker = await BrokerAsync(configuration);

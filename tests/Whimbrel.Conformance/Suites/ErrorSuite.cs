@@ -499,7 +499,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
 
         rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException), "the notice");
         DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told to anybody\. Its connection was ended; the others go on\. Override OnError to handle it yourself\.$", notice.Message);
+        Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told to anybody\. Its connection was ended; other connections continue\. Override OnError to handle it yourself\.$", notice.Message);
         Assert.Contains(nameof(SilentSession), Assert.IsType<InvalidDataException>(notice.Exception).StackTrace, StringComparison.Ordinal);
         Assert.Equal("user-exception.md", notice.Page);
         Assert.True(rig.Engine.UserExceptionCount >= 3);

@@ -117,7 +117,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         rig.OnLoop(session, static () => { });
         // Two of a kind within a minute give one diagnostic event, and count as two exceptions.
         DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.Equal("a posted action threw InvalidOperationException: on purpose. Nothing was ended; the loop goes on.", notice.Message);
+        Assert.Equal("a posted action threw InvalidOperationException: on purpose. Nothing was ended; the loop continues.", notice.Message);
         Assert.Equal(2, rig.Engine.UserExceptionCount);
         Assert.True(session.IsConnected);
     });

@@ -469,7 +469,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 
         Engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.System,
-            $"{this}: io_uring does not go on: {ErrorText.Of(error)}. Its connections were ended, and it works on with a new ring.",
+            $"{this}: io_uring failed: {ErrorText.Of(error)}. Its connections were ended; the loop continues with a new ring.",
             "no-io-uring.md"));
     }
 
@@ -486,7 +486,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
         catch (NetworkException e)
         {
-            if (_brokenBy == 0) Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, $"{this}: io_uring does not go on: {ErrorText.Of(error)}. {e.Error.Message} It is tried again until there is one.", "no-io-uring.md"));
+            if (_brokenBy == 0) Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, $"{this}: io_uring failed: {ErrorText.Of(error)}. {e.Error.Message} It is retried until a ring can be created.", "no-io-uring.md"));
             _brokenBy = error;
             Thread.Sleep(OpenAgainMs);
             return null;

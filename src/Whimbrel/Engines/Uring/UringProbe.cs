@@ -115,7 +115,7 @@ internal sealed unsafe class UringProbe
             if (Syscall.Send(writer, &one, 1, SocketAbi.MSG_NOSIGNAL) != 1) return $"a send for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
             if (i == 0) _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_POLL_ADD, Descriptor = reader, OperationFlags = EpollAbi.EPOLLIN, Length = UringAbi.IORING_POLL_ADD_MULTI, UserData = 12 });
             if (!TryWait(12, out CompletionEntry ready) || ready.Result <= 0 || (ready.Flags & UringAbi.IORING_CQE_F_MORE) == 0) return "a multishot poll of io_uring does not work here";
-            if (Syscall.Receive(reader, &one, 1, SocketAbi.MSG_DONTWAIT) != 1) return "a multishot poll of io_uring told of nothing";
+            if (Syscall.Receive(reader, &one, 1, SocketAbi.MSG_DONTWAIT) != 1) return "a multishot poll of io_uring reported data that is not there";
         }
 
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = 12, UserData = 13 });
@@ -173,7 +173,7 @@ internal sealed unsafe class UringProbe
         int connector = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0);
         if (connector < 0) return $"a socket for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
         string? trouble = null;
-        if (Syscall.Connect(connector, address, length) != 0) trouble = $"a dial for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        if (Syscall.Connect(connector, address, length) != 0) trouble = $"a connect for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
         else if (!TryWait(10, out CompletionEntry accepted) || accepted.Result < 0 || (accepted.Flags & UringAbi.IORING_CQE_F_MORE) == 0) trouble = "a multishot accept of io_uring does not work here";
         else Syscall.Close(accepted.Result);
         Syscall.Close(connector);

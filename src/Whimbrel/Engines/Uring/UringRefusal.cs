@@ -41,9 +41,9 @@ internal static class UringRefusal
     private static UringSupport Forbidden(int error, in KernelFacts facts)
     {
         const string what = "io_uring is forbidden here (EPERM): ";
-        if (facts.UringDisabled == 2) return UringSupport.No(error, $"{what}kernel.io_uring_disabled is 2, which is nobody", EnableForAll);
+        if (facts.UringDisabled == 2) return UringSupport.No(error, $"{what}kernel.io_uring_disabled is 2, which permits no process", EnableForAll);
         // A process in a container can be root and also be blocked by a filter; if both apply, both have to be removed.
-        if (facts.UringDisabled == 1) return UringSupport.No(error, $"{what}kernel.io_uring_disabled is 1, which is privileged processes only", $"{EnableForAll}, or sysctl -w kernel.io_uring_group=GID with a group of this user");
+        if (facts.UringDisabled == 1) return UringSupport.No(error, $"{what}kernel.io_uring_disabled is 1, which permits privileged processes only", $"{EnableForAll}, or sysctl -w kernel.io_uring_group=GID with a group of this user");
         if (facts.SeccompMode == 2) return UringSupport.No(error, $"{what}by a seccomp filter, as containers have", AllowInProfile);
         return UringSupport.No(error, $"{what}by a security module or a sandbox", "look for the denial: dmesg, or ausearch -m avc -ts recent");
     }
