@@ -59,7 +59,7 @@ internal sealed class RedisHistory(RedisBus bus)
           local found = redis.call('XRANGE', KEYS[2], id, id)[1]
           if not found then
             redis.call('DEL', KEYS[1], KEYS[2])
-            return redis.error_reply('ERR an entry of a recoverable group is missing: its stream begins anew')
+            return redis.error_reply('ERR an entry of a recoverable group is missing: its stream starts again')
           end
           local entry = found[2][2]
           room = room - #entry
