@@ -68,7 +68,7 @@ public sealed class DatagramPeerTests
         Assert.False(new DatagramPeer(IPAddress.Parse("240.0.0.0"), 1).IsMulticast);
         Assert.True(default(DatagramPeer).IsNone);
         Assert.Null(default(DatagramPeer).ToEndPoint());
-        Assert.Equal("nobody", default(DatagramPeer).ToString());
+        Assert.Equal("no peer", default(DatagramPeer).ToString());
         Assert.Throws<ArgumentException>(() => new DatagramPeer(new DnsEndPoint("localhost", 1)));
         Assert.Throws<ArgumentOutOfRangeException>(() => new DatagramPeer(IPAddress.Loopback, 65_536));
         Assert.Equal(32, Unsafe.SizeOf<DatagramPeer>());

@@ -211,11 +211,11 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
     public override int GetHashCode() => HashCode.Combine(_high, _low, _scope, _port, _name);
 
     /// <summary>
-    /// Returns the text of an <see cref="IPEndPoint"/>, or the Unix path; a fixed word for <c>default</c>.
+    /// Returns the text of an <see cref="IPEndPoint"/>, or the Unix path; "no peer" for <c>default</c>.
     /// </summary>
     public override string ToString() => _family switch
     {
-        0 => "nobody",
+        0 => "no peer",
         1 => _name!.Text,
         _ => new IPEndPoint(ToAddress()!, _port).ToString(),
     };
