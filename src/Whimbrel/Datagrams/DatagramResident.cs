@@ -5,8 +5,8 @@ using Whimbrel.Connections;
 namespace Whimbrel.Datagrams;
 
 /// <summary>
-/// A socket for datagrams on one loop, as engines and mailbox see it: its addresses, its send queue, and what the kernel
-/// supports. The other half of the class, with handler, limits and life cycle, is LoopSocket of the package
+/// A socket for datagrams on one loop, as engines and mailbox see it: its addresses, its send queue, and what the
+/// kernel supports. The other half of the class, with handler, limits and life cycle, is LoopSocket of the package
 /// Whimbrel.Datagrams. Everything runs on the loop's thread; other threads use the mailbox.
 /// </summary>
 /// <remarks>
@@ -51,7 +51,9 @@ internal abstract class DatagramResident : Resident
     /// <summary>True if members on this machine receive datagrams sent to a group.</summary>
     internal bool HasMulticastLoopback { get; private protected init; }
 
-    /// <summary>Failure of an option, more precise than the number passed to <see cref="Resident.CompleteAttach"/>.</summary>
+    /// <summary>
+    /// Failure of an option, more precise than the number passed to <see cref="Resident.CompleteAttach"/>.
+    /// </summary>
     internal NetworkException? Fault { get; set; }
 
     /// <summary>
