@@ -444,7 +444,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             {
                 state.UnsubscribeAtMs = long.MaxValue;
                 state.IsSubscribed = false;
-                state.ForgetPublishers();
+                state.EndSubscription();
                 if (_isConnected) _bus.Unsubscribe(state.Subject);
             }
 

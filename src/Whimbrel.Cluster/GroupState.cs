@@ -16,6 +16,7 @@ internal sealed class GroupState : SessionGroup
     private readonly Cluster _cluster;
     private Publisher[] _publishers = []; // most recent first; no dictionary, which takes 200 bytes per group
     private int _publisherCount;
+    private int _heardCount; // the first of them, heard since the subscription; the rest were heard before it
     private long _usedAtMs; // any thread
 
     internal GroupState(Cluster cluster, string name, uint epoch, long nowMs)
@@ -91,9 +92,13 @@ internal sealed class GroupState : SessionGroup
     /// <summary>Number of local members that was last published to the other nodes.</summary>
     internal int ToldCount { get; set; }
 
-    internal void ForgetPublishers()
+    /// <summary>
+    /// Ends a subscription. The last sequences of the publishers stay, so that a broadcast that one of them repeats after
+    /// an outage does not arrive a second time if the group is subscribed again.
+    /// </summary>
+    internal void EndSubscription()
     {
-        (_publishers, _publisherCount) = ([], 0);
+        _heardCount = 0;
         SettledAtMs = long.MaxValue;
         IsConfirmed = false;
     }
@@ -121,21 +126,20 @@ internal sealed class GroupState : SessionGroup
         IsConfirmed = true;
         int at = 0;
         while (at < _publisherCount && _publishers[at].Instance != envelope.Instance) at++;
-        Publisher known;
-        if (at < _publisherCount)
-        {
-            known = _publishers[at];
-        }
-        else
+        Publisher known = at < _publisherCount ? _publishers[at] : new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, 0);
+        if (at >= _heardCount && envelope.Epoch >= known.Epoch)
         {
             // For a new subscription earlier broadcasts are not expected. All repeated broadcasts are earlier than a
             // new subscription.
+            ulong heard = envelope.Epoch == known.Epoch ? known.Last : 0;
             ulong before = isSettled ? 0 : envelope.IsRepeated ? envelope.Sequence + (ulong)envelope.Count - 1 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
-            known = new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, before) { Unproven = (long)before };
-            if (_publisherCount == MostPublishers) at--;
-            else if (_publisherCount++ == _publishers.Length) Array.Resize(ref _publishers, Math.Max(2, 2 * _publishers.Length));
+            before = Math.Max(before, heard);
+            known = new Publisher(envelope.Instance, known.Node, envelope.Epoch, before) { Unproven = (long)(before - heard) };
         }
 
+        if (at == MostPublishers) at--;
+        else if (at == _publisherCount && _publisherCount++ == _publishers.Length) Array.Resize(ref _publishers, Math.Max(2, 2 * _publishers.Length));
+        if (at >= _heardCount) _heardCount++;
         if (at > 0) Array.Copy(_publishers, 0, _publishers, 1, at);
         _publishers[0] = known;
         ref Publisher publisher = ref _publishers[0];

@@ -8,6 +8,11 @@ internal struct Publisher(ulong instance, string node, uint epoch, ulong last)
 {
     internal readonly ulong Instance => instance;
 
+    internal readonly uint Epoch => epoch;
+
+    /// <summary>Sequence of the last broadcast that arrived or counts as lost.</summary>
+    internal readonly ulong Last => last;
+
     /// <summary>Id of the node, for gaps.</summary>
     internal readonly string Node => node;
 

@@ -62,6 +62,28 @@ public sealed class ClusterTests : IDisposable
         Assert.All(_nodes, static n => Assert.All(n.Members, static m => Assert.True(m.IsConnected)));
     }
 
+    // The member's node has left the group's subscription and taken it again while the publisher was away, so the
+    // publisher's repetition comes to a subscription that has not heard of it.
+    [Fact] // 2, 10
+    public void A_repetition_after_an_outage_does_not_come_twice_to_a_group_that_was_left_and_joined_again()
+    {
+        (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair(static o => new() { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, UnsubscribeAfter = TimeSpan.FromSeconds(1) });
+        Say(one, "1 ");
+        Say(one, "2 ");
+        Pass();
+        Assert.Equal("1 2 ", atTwo.Heard);
+        one.Link.Link.IsCut = true;
+        two.Cluster.Group("g").Leave(atTwo);
+        Pass(5);
+        two.Cluster.Group("g").Join(atTwo);
+        Pass(5);
+        Say(one, "3 ");
+        one.Link.Link.IsCut = false;
+        Pass(5);
+        Assert.Equal("1 2 3 ", atTwo.Heard);
+        Assert.Empty(two.Gaps);
+    }
+
     [Fact] // 2, 5
     public void Each_member_gets_each_broadcast_once_even_if_the_bus_duplicates_and_echoes()
     {
