@@ -93,8 +93,8 @@ internal sealed class GroupState : SessionGroup
     internal int ToldCount { get; set; }
 
     /// <summary>
-    /// Ends a subscription. The last sequences of the publishers stay, so that a broadcast that one of them repeats after
-    /// an outage does not arrive a second time if the group is subscribed again.
+    /// Ends a subscription. The last sequences of the publishers stay, so that a broadcast that one of them repeats
+    /// after an outage does not arrive a second time if the group is subscribed again.
     /// </summary>
     internal void EndSubscription()
     {
