@@ -124,7 +124,7 @@ internal sealed partial class Connection
 
         if (_tenancy.Gate != ReceiveGate.None)
         {
-            // The engine had taken them before it was told to stop: kept, and first after resume.
+            // The engine received them before StopReceive: kept, and delivered first after resume.
             _tenancy.Unread.Append(data);
             _tenancy.OfferPending = true;
             return;

@@ -11,6 +11,6 @@ internal sealed partial class Strand
         if (Interlocked.Add(ref _sentUntold, count) == count) Tell(SessionCallback.Sent);
     }
 
-    /// <summary>What OnSent tells now.</summary>
+    /// <summary>Returns the number of sent bytes that OnSent has not reported yet, and resets it.</summary>
     internal long TakeSent() => Interlocked.Exchange(ref _sentUntold, 0);
 }

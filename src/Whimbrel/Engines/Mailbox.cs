@@ -249,7 +249,10 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return false;
     }
 
-    /// <summary>The budget has room: those that it refused here are told, on their loop. Any thread.</summary>
+    /// <summary>
+    /// Called when the budget has space again: notifies, on this loop, the connections and sockets whose sends it has
+    /// rejected. Any thread.
+    /// </summary>
     internal void TellOfRoom()
     {
         lock (_gate)
