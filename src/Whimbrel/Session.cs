@@ -563,8 +563,9 @@ public abstract partial class Session : IConnection
     /// <summary>
     /// Sends now what the running callback has queued. For callbacks that continue to work: with
     /// <see cref="Scheduling.ThreadPool"/> messages are otherwise sent when the callback returns, and on the loop at
-    /// the end of the turn. On the loop each call is a system call of its own. Has no effect while a reservation of
-    /// <see cref="Reserve"/> is open, or outside of the session's callbacks, where messages are sent without it.
+    /// the end of the turn. On the loop each call is a system call of its own, and has no effect while a reservation of
+    /// <see cref="Reserve"/> is open. Has no effect outside of the session's callbacks, where messages are sent without
+    /// it.
     /// </summary>
     public void Flush()
     {
@@ -679,8 +680,7 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason, isAbort: false);
-        else connection.Strand?.PostGathered();
+        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason);
         // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
         // (contract 7).
         connection.CloseForeign(_generation);
@@ -799,7 +799,7 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        connection.AbortForeign(Strand.CurrentOf(connection, _generation)?.EndHere(reason, isAbort: true) ?? reason, _generation);
+        connection.AbortForeign(Strand.CurrentOf(connection, _generation)?.EndHere(reason) ?? reason, _generation);
     }
 
     /// <summary>
@@ -822,7 +822,6 @@ public abstract partial class Session : IConnection
         }
 
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
-        else connection.Strand?.PostGathered();
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostInOrder(DataKind.ShutdownSend, connection, _generation);
     }

@@ -5,7 +5,7 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary> A pool session is in the middle of a send of its own thread (docs/design/0062), where the test stops it,
+/// <summary> A pool session is in the middle of a send of its own thread (docs/design/0071), where the test stops it,
 /// while other threads send on its connection or end it: nothing overtakes its data, nothing is closed during the send,
 /// and no other thread waits. </summary>
 public sealed class StrandSendTests
@@ -64,9 +64,18 @@ public sealed class StrandSendTests
 
         internal bool PeerHasFinished { get; private set; }
 
+        internal Answering? Next { get; private set; }
+
+        internal bool SaysHello { get; init; }
+
+        protected override void OnConnected()
+        {
+            if (SaysHello) Send("hello"u8);
+        }
+
         protected override void OnReceived(ReadOnlySpan<byte> data)
         {
-            if (data[0] is not ((byte)'q' or (byte)'g'))
+            if (data[0] is not ((byte)'q' or (byte)'g' or (byte)'c' or (byte)'t' or (byte)'h'))
             {
                 Send(data);
                 return;
@@ -76,6 +85,10 @@ public sealed class StrandSendTests
             SpinWait.SpinUntil(() => Loop!.Mailbox.IsLoopAsleep, s_time);
             byte[] message = MakeMessage();
             if (data[0] == 'q') Send(message);
+            if (data[0] == 'c' || data[0] == 't' || data[0] == 'h') Send(message);
+            if (data[0] == 'c') Close();
+            if (data[0] == 't') throw new InvalidOperationException("thrown after a send");
+            if (data[0] == 'h') HandOver(Next = new Answering { SaysHello = true }, holdsSends: true);
             for (int i = 0; data[0] == 'g' && i < Gathered; i++) Send(message.AsSpan(i * GatheredBytes / Gathered, GatheredBytes / Gathered));
             // The caller may reuse it.
             Array.Clear(message);
@@ -273,14 +286,67 @@ public sealed class StrandSendTests
         Assert.Equal("more"u8.ToArray(), rig.Read(4));
     }
 
-    [Fact]
-    public async Task A_failed_send_there_ends_the_connection_as_a_send_of_the_loop_does()
+    [Theory]
+    [InlineData("q", MessageBytes)]
+    [InlineData("g", GatheredBytes)]
+    public async Task A_failed_send_there_ends_the_connection_and_reports_its_bytes_as_lost(string command, int bytes)
     {
-        await using Rig rig = await Rig.StartAsync(static () => -Errno.ETIMEDOUT);
+        await using Rig rig = await Rig.StartAsync(static () => -Errno.ETIMEDOUT, command);
         Answering session = rig.Session!;
         rig.Calls.Release.Set();
-        Assert.Equal(Errno.ETIMEDOUT, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).ErrorCode);
+        CloseReason reason = await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken);
+        Assert.Equal((Errno.ETIMEDOUT, (long)bytes), (reason.ErrorCode, reason.BytesLost));
         Assert.Equal(0, session.BytesPending);
+    }
+
+    [Fact]
+    public async Task A_close_of_the_callback_follows_what_the_kernel_did_not_accept()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => TakenBytes, command: "c");
+        rig.Calls.Release.Set();
+        Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+        Assert.Equal(0, rig.Peer!.Receive(new byte[1]));
+        rig.Peer.Close();
+        CloseReason reason = await rig.Session!.End.WaitAsync(s_time, TestContext.Current.CancellationToken);
+        Assert.Equal((CloseCause.LocalClose, 0L), (reason.Cause, reason.BytesLost));
+    }
+
+    [Fact]
+    public async Task When_the_callback_then_throws_each_byte_was_sent_or_is_reported_as_lost()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => TakenBytes, command: "t");
+        rig.Calls.Release.Set();
+        Answering session = rig.Session!;
+        CloseReason reason = await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken);
+        Assert.Equal(CloseCause.UserException, reason.Cause);
+        // The loop may have sent the rest before it processed the reset.
+        Assert.Equal(MessageBytes, session.BytesSent + reason.BytesLost);
+        Assert.Equal(0, session.BytesPending);
+    }
+
+    [Fact]
+    public async Task The_next_session_of_a_hand_over_sends_after_what_the_kernel_did_not_accept()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => TakenBytes, command: "h");
+        rig.Calls.Release.Set();
+        Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+        Assert.Equal("hello"u8.ToArray(), rig.Read(5));
+        await EpollOnCalls.UntilAsync(() => rig.Session!.Next!.BytesPending == 0);
+    }
+
+    [Fact]
+    public async Task A_stop_of_the_server_meanwhile_sends_all_of_it_first()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
+        Task stop = rig.Server.StopAsync(s_time).AsTask();
+        await LookAsync();
+        Assert.False(stop.IsCompleted);
+        rig.Calls.Release.Set();
+        Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+        Assert.Equal(0, rig.Peer!.Receive(new byte[1]));
+        rig.Peer.Close();
+        await stop.WaitAsync(s_time, TestContext.Current.CancellationToken);
+        Assert.False(rig.Calls.WasClosedInside, "the descriptor was closed in the middle of a send");
     }
 
     // The kernel reports a reset once: a later receive looks like the end of the stream.

@@ -96,7 +96,7 @@ internal sealed class World
     // Code is posted to sessions, from callbacks and by other threads (contract 18).
     internal bool Posts { get; }
 
-    // One message goes to several sessions at once (docs/design/0063).
+    // One message goes to several sessions at once (docs/design/0071).
     internal bool SendsToEach { get; }
 
     // Sessions request their unconsumed data repeatedly (Session.DeliverAgain).

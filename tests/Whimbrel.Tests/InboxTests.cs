@@ -57,6 +57,44 @@ public sealed class InboxTests
         }
     }
 
+    [Fact]
+    public void A_direct_send_takes_no_entry_of_an_earlier_connection_and_none_that_is_listed()
+    {
+        MemoryEngine engine = new(1);
+        Mailbox mailbox = engine.GetLoop(0).Mailbox;
+        Connections.Connection connection = new(engine.GetLoop(0));
+        SendInbox inbox = connection.Inbox;
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "12"u8, "3"u8, isHeld: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, new byte[2000], default, isHeld: true));
+        Assert.False(mailbox.Any);
+        // Too many entries, or the caller may not send.
+        Assert.Equal(0, inbox.TryTakeHeld(2, 1, 0, static (_, _) => true, out _));
+        Assert.Equal(0, inbox.TryTakeHeld(2, 16, 0, static (_, bytes) => bytes != 2003, out _));
+        Assert.Equal(2003, inbox.TryTakeHeld(2, 16, 0, static (_, bytes) => bytes == 2003, out InboxItem? first));
+        Assert.False(inbox.Any);
+        for (InboxItem? item = first, next; item is not null; item = next)
+        {
+            next = item.Next;
+            item.Return();
+        }
+
+        // A late callback of an earlier connection has sent something that nothing has moved yet.
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 1, "old"u8, default, isHeld: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "new"u8, default, isHeld: true));
+        Assert.Equal(0, inbox.TryTakeHeld(2, 16, 0, static (_, _) => true, out _));
+        Assert.Equal(0, inbox.TryTakeHeld(1, 16, 0, static (_, _) => true, out _));
+        mailbox.PostHeld(connection, wakesByPool: true);
+        Assert.True(mailbox.Any);
+        mailbox.Drain();
+        // Listed by another thread: the loop moves it.
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "1"u8, default, isHeld: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "2"u8, default));
+        Assert.Equal(0, inbox.TryTakeHeld(2, 16, 0, static (_, _) => true, out _));
+        Assert.True(mailbox.Any);
+        mailbox.Drain();
+        Assert.Equal(0, engine.GetLoop(0).InboxItems.Outstanding);
+    }
+
     private sealed class Counted(Action disposed) : IMemoryOwner<byte>
     {
         public Memory<byte> Memory => default;

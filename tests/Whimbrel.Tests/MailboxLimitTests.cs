@@ -190,9 +190,9 @@ public sealed class MailboxLimitTests : IDisposable
         _sessions[1].WhenReceived = session =>
         {
             results.Add(session.Send("first|"u8));
-            _sessions[0].Send(new byte[Limit]); // more than the budget, accepted because it was empty
+            _sessions[0].Send(new byte[Limit - 6 - (2 * Mailbox.ItemBytes)]); // fills the budget
             results.Add(session.Send("refused|"u8));
-            results.Add(session.Send(new byte[40_000])); // too large to be batched
+            results.Add(session.Send(new byte[40_000]));
             results.Add(session.Room(10).IsEmpty ? SendResult.Full : SendResult.Queued);
         };
         _peers[1].Write([1]);

@@ -99,19 +99,19 @@ public sealed class MailboxTests
     {
         Connection connection = new(_narrow.GetLoop(0));
         Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
-        Assert.True(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
-        // After a callback that reported space, the next send is not refused.
-        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), 0, NarrowBytes, wakesByPool: true));
-        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), 0, NarrowBytes, wakesByPool: true));
+        Assert.True(mailbox.HasRoomFor(connection, Nobody));
+        // After a callback that reported space, the room that it has written into is not refused.
+        for (int i = 0; i < 2; i++) Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, new byte[NarrowBytes], default, isHeld: true, isSure: true));
+        Assert.False(mailbox.Any);
+        mailbox.PostHeld(connection, wakesByPool: true);
+        Assert.True(mailbox.Any);
         Assert.Equal(2 * (NarrowBytes + Mailbox.ItemBytes), _narrow.ReadCounters().MailboxBytes);
-        Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: true));
-        Assert.Equal(0, _narrow.ReadCounters().SendsRefused);
-        Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
+        Assert.False(mailbox.HasRoomFor(connection, Nobody));
         Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default, new Noted(static () => { }), 0, 1));
         Assert.Equal(2, _narrow.ReadCounters().SendsRefused);
         mailbox.Drain();
         Assert.Equal(0, _narrow.ReadCounters().MailboxBytes);
-        Assert.True(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
+        Assert.True(mailbox.HasRoomFor(connection, Nobody));
     }
 
     [Fact]
@@ -250,7 +250,8 @@ public sealed class MailboxTests
         Mailbox mailbox = new(engine.GetLoop(0));
         Assert.False(mailbox.WakeIfLate());
         Assert.True(mailbox.TrySleep());
-        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 0, 1, wakesByPool: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(_connection, Nobody, [1], default, isHeld: true));
+        mailbox.PostHeld(_connection, wakesByPool: true);
         // It may have been queued just now; from then on the watchdog checks often.
         Assert.True(mailbox.WakeIfLate());
         Assert.Equal(0, mailbox.Wakes);
@@ -262,7 +263,8 @@ public sealed class MailboxTests
         Assert.False(mailbox.WakeIfLate());
         mailbox.Drain();
         Assert.True(mailbox.TrySleep());
-        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 0, 1, wakesByPool: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(_connection, Nobody, [1], default, isHeld: true));
+        mailbox.PostHeld(_connection, wakesByPool: true);
         Assert.True(mailbox.WakeIfLate());
         Assert.Equal(1, mailbox.Wakes);
     }

@@ -49,10 +49,14 @@ internal sealed partial class Connection
         int charge = (int)Math.Min(cost, int.MaxValue);
         SendResult result = TryReserveForeign(charge, generation, mayWait);
         if (result != SendResult.Queued) return result;
-        Strand.CurrentOf(this, generation)?.SendsOwned(head.Length + file.Length);
         file.File.LendOn();
         result = Loop.Mailbox.PostFile(this, generation, head, file, charge, mayWait);
-        if (result == SendResult.Queued) return result;
+        if (result == SendResult.Queued)
+        {
+            Strand.CurrentOf(this, generation)?.Sent(head.Length + file.Length, leaves: false);
+            return result;
+        }
+
         file.File.EndLoan();
         TakeBackForeign(charge, generation);
         return result;

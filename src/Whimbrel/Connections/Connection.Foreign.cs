@@ -169,10 +169,9 @@ internal sealed partial class Connection
     /// <summary>As what a fault of what is sent ends the connection.</summary>
     private CloseReason QueueFault => new(_tenancy.FileFailed ? CloseCause.FileFailed : CloseCause.UserException, 0, _tenancy.QueueFault);
 
-    /// <summary>What a callback on the pool gathered is as many messages as it had sends.</summary>
     private void CountOwned(IMemoryOwner<byte> owner)
     {
-        if (Shard.CountsSends) Shard.MessagesSent += owner is StrandBlock block ? block.Messages : 1;
+        if (Shard.CountsSends) Shard.MessagesSent++;
     }
 
     private SendResult SendOwnedForeign(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, long length, uint generation)
@@ -181,9 +180,9 @@ internal sealed partial class Connection
         int bytes = (int)Math.Min(length, int.MaxValue);
         SendResult result = TryReserveForeign(bytes, generation);
         if (result != SendResult.Queued) return result;
-        Strand.CurrentOf(this, generation)?.SendsOwned(bytes);
         result = Loop.Mailbox.PostOwned(this, generation, head, owner, offset, bytes);
         if (result != SendResult.Queued) TakeBackForeign(bytes, generation);
+        else Strand.CurrentOf(this, generation)?.Sent(bytes, leaves: false);
         return result;
     }
 
@@ -252,24 +251,12 @@ internal sealed partial class Connection
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
-        if (Strand.CurrentOf(this, generation) is { } strand)
-        {
-            if (!Loop.Mailbox.HasRoomFor(this, generation, mayWait))
-            {
-                TakeBackForeign(length, generation);
-                return SendResult.Full;
-            }
-
-            if (strand.TryGather(head, body))
-            {
-                // Who awaits it does not think of the callback's return: it may work on for a while.
-                if (mayWait && length > 0) strand.FlushBatch();
-                return SendResult.Queued;
-            }
-        }
-
-        result = Loop.Mailbox.PostSend(this, generation, head, body, mayWait);
+        Strand? strand = length == 0 ? null : Strand.CurrentOf(this, generation);
+        if (strand is not null && strand.TrySendLarge(head, body)) return SendResult.Queued;
+        result = Loop.Mailbox.PostSend(this, generation, head, body, mayWait, isHeld: strand is not null);
         if (result != SendResult.Queued) TakeBackForeign(length, generation);
+        // A caller that awaits the send may continue for a while before the callback returns.
+        else if (strand is not null) strand.Sent(length, leaves: mayWait);
         return result;
     }
 
@@ -307,7 +294,7 @@ internal sealed partial class Connection
     /// <summary>
     /// Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).
     /// </summary>
-    private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
+    internal SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
     {
         bool wasOffered = false;
         while (true)
@@ -330,8 +317,6 @@ internal sealed partial class Connection
             }
 
             if (!_queue.Foreign.TryAdd(seen, length)) continue;
-            // Perhaps the callback that this goes on from has them.
-            if ((uint)seen != 0) Strand?.PostGathered();
             break;
         }
 
@@ -393,20 +378,7 @@ internal sealed partial class Connection
             generation);
     }
 
-    /// <summary>
-    /// What a callback on the pool has sent goes to the mailbox, before the caller puts anything behind it there: it is
-    /// that callback, or may have gone on from it. Not the loop's thread.
-    /// </summary>
-    internal void FlushStrand(uint generation)
-    {
-        if (Strand.CurrentOf(this, generation) is { } current) current.FlushBatch();
-        else Strand?.PostGathered();
-    }
-
     private void RefuseForeign() => _queue.Foreign.TryClose(Generation);
-
-    /// <summary>A strand takes room for what it gathers. Any thread.</summary>
-    internal SendResult ReserveForeign(int length, uint generation) => TryReserveForeign(length, generation);
 
     internal void GiveBackForeign(int length, uint generation) => _queue.Foreign.Release(length, generation);
 
@@ -506,7 +478,7 @@ internal sealed partial class Connection
             if (result != SendResult.Full) return null;
         }
 
-        if (!onLoop) FlushStrand(generation);
+        if (!onLoop) Strand.CurrentOf(this, generation)?.LoseRoom();
         SendOperation operation = SendOperation.Take(Loop);
         operation.Begin(this, generation, head, body, tail, file, length, mayBeTakenBack);
         Interlocked.Increment(ref _operationCount);

@@ -22,9 +22,7 @@ internal sealed partial class Connection
     /// </summary>
     internal void SettleForeign()
     {
-        if ((_queue.Foreign.Bytes == 0 && !HasInbox) || !TakesQueued) return;
-        Strand?.PostGathered();
-        if (HasInbox) Loop.Mailbox.MoveAhead(this);
+        if (HasInbox && TakesQueued) Loop.Mailbox.MoveAhead(this);
     }
 
     /// <summary>Moves the entries up to a stamp, and returns the bytes that they were charged.</summary>
@@ -116,7 +114,7 @@ internal sealed partial class Connection
     /// around it into blocks. Parts of a shared block go by reference from a smaller size on, unless much is queued
     /// already: otherwise a slow peer would keep a whole block for each part.
     /// </summary>
-    private void DrainSend(InboxItem item)
+    internal void DrainSend(InboxItem item)
     {
         (uint generation, int offset, int length, int messages) = (item.Generation, item.Offset, item.Length, item.Messages);
         InboxItem bytes = item;

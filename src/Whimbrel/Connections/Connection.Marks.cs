@@ -25,7 +25,6 @@ internal sealed partial class Connection
 
         // In this order: what is thrown away was refused before. Open behind the look at what is pending, it has all left.
         if (Volatile.Read(ref _operationCount) == 0 && _queue.PendingFromElsewhere() == 0 && _queue.Foreign.IsOpenFor(generation)) return new(true);
-        FlushStrand(generation);
         mark = Loop.FreeMarks.Take(Loop);
         ValueTask<bool> task = mark.Task;
         if (!Loop.Mailbox.PostInOrder(DataKind.Mark, this, generation, mark)) mark.SetResult(false);

@@ -231,8 +231,8 @@ internal sealed partial class Connection
     internal void CompleteReceiveEnd()
     {
         _tenancy.IsReceiving = false;
-        // After a reset that a send of the strand's was told of, a receive finds what looks like the end of all bytes.
-        Strand?.Hear();
+        // After a reset that was reported to a direct send, a receive returns what looks like the end of the stream.
+        Strand?.TakeOutcome();
         if (_tenancy.Tls is { } tls && TakesInput)
         {
             if (_tenancy.SendError == 0 || State == ConnectionState.Handshaking)

@@ -1,3 +1,5 @@
+using Whimbrel.Buffers;
+using Whimbrel.Engines;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Connections;
@@ -44,28 +46,41 @@ internal sealed unsafe partial class Connection
         if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
-    // ------------------------------------------------------------------ what a strand sends itself (Strand.Sending.cs)
+    // ------------------------------------------------------------------ direct sends of a strand (Strand.Sending.cs)
 
     /// <summary>
-    /// On the strand's thread, which has said that it sends: what the system takes at once of what its callback has sent. 0: nothing was done, and it is to be posted. Negative:
-    /// the number of the error that it failed with.
+    /// Sends memory of a callback without blocking. Returns the number of bytes that the kernel has accepted, or a
+    /// negative error number. The strand's thread, inside a direct send.
     /// </summary>
-    /// <param name="head">In front.</param>
-    /// <param name="body">Behind it.</param>
-    /// <param name="reserved">All that the strand has reserved: nobody else has anything under way then.</param>
-    /// <param name="generation">The strand's.</param>
-    internal int SendForStrand(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, int reserved, uint generation)
+    /// <param name="head">First bytes.</param>
+    /// <param name="body">Bytes after them.</param>
+    internal int SendForStrand(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
-        if (!CanSendForStrand(reserved, generation)) return 0;
-        int sent;
         fixed (byte* first = head)
         fixed (byte* second = body)
         {
             IoVector* pieces = stackalloc IoVector[2];
             int count = Describe(first, head.Length, second, body.Length, pieces);
-            sent = Loop.SendForStrand(this, pieces, count, head.Length + body.Length);
+            return SendForStrand(pieces, count, head.Length + body.Length);
+        }
+    }
+
+    /// <summary>The same for entries taken out of the inbox, at most <see cref="Pieces.MostInRow"/>.</summary>
+    internal int SendForStrand(InboxItem first, int length)
+    {
+        IoVector* pieces = stackalloc IoVector[Pieces.MostInRow];
+        int count = 0;
+        for (InboxItem? item = first; item is not null; item = item.Next)
+        {
+            pieces[count++] = new IoVector { Base = item.First, Length = (nuint)item.Length };
         }
 
+        return SendForStrand(pieces, count, length);
+    }
+
+    private int SendForStrand(IoVector* pieces, int count, int length)
+    {
+        int sent = Loop.SendForStrand(this, pieces, count, length);
         if (sent <= 0) return sent;
         _tenancy.BytesSent += sent;
         Interlocked.Add(ref Shard.BytesSentOfStrands, sent);
@@ -76,21 +91,27 @@ internal sealed unsafe partial class Connection
     /// <summary>Without TLS, as far as another thread sees.</summary>
     internal bool IsPlain => Volatile.Read(ref _tenancy.Tls) is null;
 
-    /// <summary>Nothing is queued, under way or waiting but these bytes of the strand's, and nobody wants to hear of what is sent.</summary>
-    private bool CanSendForStrand(int reserved, uint generation) =>
+    /// <summary>
+    /// True if nothing is queued, in progress or waiting except these bytes of the strand, and no override reports sent
+    /// bytes.
+    /// </summary>
+    internal bool CanSendForStrand(int reserved, uint generation) =>
         TakesSends(generation) && _tenancy.Tls is null && (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) == 0
         && _queue.Blocks.IsEmpty && !_tenancy.SendInFlight && _queue.Queued == 0 && !NeedsRoom && _tenancy.Marks.First is null
         && _operationCount == 0 && _queue.Foreign.Bytes == (uint)reserved;
 
     /// <summary>
-    /// Before the loop puts anything into the queue, or closes: its strand may be in a send of its own, and what the system did not take of that comes first.
+    /// Called before the loop queues something, or closes. A direct send of the strand may be running, and the bytes
+    /// that the kernel does not accept of it come first.
     /// </summary>
     private void SettleStrand()
     {
         if (Strand is { HasSent: true } strand) strand.Settle();
     }
 
-    /// <summary>A send of the strand's has failed. One that is under way here since then finds out itself. Loop's thread.</summary>
+    /// <summary>
+    /// A direct send has failed. A send that the loop has started since then fails by itself. Loop's thread.
+    /// </summary>
     internal void StrandSendFailed(uint generation, int error)
     {
         if (generation == Generation && TakesQueued && !_tenancy.SendInFlight) Loop.StrandSendFailed(this, error);

@@ -196,7 +196,6 @@ internal sealed class GroupShard
     /// </summary>
     internal BroadcastResult Broadcast(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
-        Loop.GatheringStrands.Post();
         if (data.Shared is { } shared) return BroadcastShared(shared.LendMore(), data.Offset, data.Length, except, predicate);
         if (data.Forms.Length > 0) return Broadcast(data.Bytes, data.Forms, isByClass: true, except, predicate);
         return Broadcast(data.Bytes, [data.Length], isByClass: false, except, predicate);

@@ -15,7 +15,7 @@ internal static class SessionOrder
     /// </summary>
     internal static Strand? Leave()
     {
-        Strand.Current?.FlushBatch();
+        Strand.Current?.Flush();
         return Strand.Exchange(null);
     }
 

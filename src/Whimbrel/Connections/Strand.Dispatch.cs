@@ -27,6 +27,7 @@ internal sealed partial class Strand
     {
         if (_dispatcher is null)
         {
+            _loop.StrandQueued();
             _loop.Engine.Offload(this);
             return;
         }
@@ -51,7 +52,12 @@ internal sealed partial class Strand
     /// <summary>The one run that <see cref="Start"/> asked for, and not on a loop nor inside the stack of whoever posted: a callback would run there.</summary>
     private bool MayRun()
     {
-        if (_dispatcher is null) return true;
+        if (_dispatcher is null)
+        {
+            _loop.StrandRuns();
+            return true;
+        }
+
         if (!t_isDispatching && Loop.Current is null) return Interlocked.Exchange(ref _isDue, 0) == 1;
         if (Volatile.Read(ref _isDue) == 1) NoteDispatcher(new InvalidOperationException("Dispatcher called Execute inside its own call, or on a loop."));
         return false;

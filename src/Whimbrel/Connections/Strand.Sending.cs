@@ -1,15 +1,22 @@
+using Whimbrel.Buffers;
+using Whimbrel.Engines;
+
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// What callbacks send while the loop sleeps goes to the system by a call of the strand's own thread, when nothing is in front of it (docs/design/0062): no wake of the loop, no
-/// way there and back.
+/// The direct send: while the loop sleeps, the thread of a callback sends what the callback has queued by a system call
+/// of its own, if no other bytes of the connection are pending (docs/design/0071). This saves the wake-up of the loop
+/// and two changes of threads.
 /// </summary>
 /// <remarks>
-/// Who may touch what the connection sends: the loop, unless the strand has said that it sends. The strand says so first and then looks whether the loop sleeps; the loop clears
-/// its flag first and then, before it queues anything for the connection or closes it, looks at what the strand has said (<c>Connection.SettleStrand</c>). So one of the two sees
-/// the other, and the loop waits for one system call that does not wait, at most.
-/// Order: nothing that was posted to the loop waits, so nothing that happened before is passed. What the system did not take is queued before anything else of the connection.
-/// Errors: the system tells of a reset once, here or to the loop that receives meanwhile. So the loop asks here (<see cref="Hear"/>) before it believes in the end of all bytes.
+/// Exclusion: the loop owns the send side of the connection, except while <c>_sending</c> is set. The strand sets it
+/// and then checks that the loop sleeps. The loop clears its flag when it wakes and then, before it queues something for
+/// the connection or closes it, checks <c>_sending</c> (<c>Connection.SettleStrand</c>). So one of the two sees the
+/// other. The loop waits for at most one system call that does not block.
+/// Order: the mailbox is empty, and the bytes are all that is reserved on the connection, so nothing is passed. Bytes
+/// that the kernel did not accept stay with the strand, and the loop queues them before anything else.
+/// Errors: the kernel reports a reset once, to this send or to a receive of the loop. So the loop takes the error from
+/// here (<see cref="TakeOutcome"/>) before it accepts an end of stream.
 /// </remarks>
 internal sealed partial class Strand
 {
@@ -17,63 +24,134 @@ internal sealed partial class Strand
     private const int Sends = 1;
     private const int HasRest = 2;
 
-    private int _sending; // the strand's thread; from HasRest on the loop's
-    private StrandBlock? _firstRest;
-    private StrandBlock? _lastRest;
-    private int _restFrom; // of the first block, which are sent
-    private int _error; // that a send failed with, until the loop has heard of it
+    private int _sending; // changed by the strand's thread; from HasRest on by the loop
+    private InboxItem? _firstRest;
+    private InboxItem? _lastRest;
+    private int _error; // of a direct send, until the loop has taken it
 
-    /// <summary>It is in a send, or has left a rest. Loop's thread.</summary>
+    /// <summary>A direct send runs, or has left bytes to the loop. The loop's thread, or the strand's.</summary>
     internal bool HasSent => Volatile.Read(ref _sending) != Silent;
 
-    /// <summary>Worth a try.</summary>
-    private bool MaySendHere => _loop.StrandsSend && !_sendsAreHeld && _loop.Mailbox.IsLoopAsleep && Volatile.Read(ref _sending) == Silent && _connection.IsPlain;
+    /// <summary>A direct send is likely to be possible.</summary>
+    private bool MaySendHere =>
+        _loop.StrandsSend && !_sendsAreHeld && _loop.Mailbox.IsLoopAsleep && !HasSent && _connection.IsPlain;
 
-    /// <summary>False: nothing was done, and it is to be posted. Inside a callback.</summary>
-    /// <param name="head">In front.</param>
-    /// <param name="body">Behind it.</param>
-    /// <param name="batch">Where both lie, given back here when they have left; null for memory of the callback's.</param>
-    /// <param name="behind">Bytes that the callback has reserved for what it sends next.</param>
-    private bool TrySendHere(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, StrandBlock? batch, int behind)
+    /// <summary>The loop sleeps and has nothing to do. Checked after <c>_sending</c> was set.</summary>
+    private bool MaySendNow => _loop.Mailbox.IsLoopAsleep && !_loop.Mailbox.Any;
+
+    /// <summary>
+    /// Sends memory of the callback. Returns false if nothing was sent: the caller must queue it. Inside a callback.
+    /// </summary>
+    private bool TrySendHere(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
-        if (!MaySendHere) return false;
+        if (!TryBeginSend()) return false;
         int length = head.Length + body.Length;
         int sent = 0;
-        // Said before the flag is looked at.
-        Interlocked.Exchange(ref _sending, Sends);
         try
         {
-            if (_loop.Mailbox.IsLoopAsleep && !_loop.Mailbox.Any) sent = _connection.SendForStrand(head, body, length + behind, _generation);
-            if (sent > 0 && sent < length) LeaveRest(head, body, sent, batch);
-            if (sent < 0) Interlocked.CompareExchange(ref _error, -sent, 0);
+            bool maySend = MaySendNow && _connection.CanSendForStrand(length, _generation);
+            if (maySend) sent = _connection.SendForStrand(head, body);
+            if (sent > 0 && sent < length) CopyRest(head, body, sent);
         }
         finally
         {
-            Volatile.Write(ref _sending, _firstRest is null ? Silent : HasRest);
+            EndSend(sent);
         }
 
-        if (sent == 0) return false;
-        Sent(sent, length, batch);
-        return true;
+        if (sent == length) CountSent(length, 1);
+        if (sent > 0) _connection.TakeBackForeign(sent, _generation);
+        // After an error the caller queues the bytes. They count as lost when the loop has ended the connection.
+        if (sent != 0 && sent < length) PostOutcome();
+        return sent > 0;
     }
 
-    private void Sent(int sent, int length, StrandBlock? batch)
+    /// <summary>
+    /// Sends the entries that this callback has left in the inbox. Returns false if nothing was done, and the loop must
+    /// be informed. Inside a callback.
+    /// </summary>
+    /// <param name="next">Number of bytes that the callback has reserved for its next send.</param>
+    private bool TrySendHeld(int next)
     {
-        int messages = batch?.Messages ?? 1;
-        bool isRestLeft = sent > 0 && sent < length;
-        if (batch is not null && !isRestLeft) batch.Dispose();
-        if (sent == length)
+        if (!MaySendHere || !TryBeginSend()) return false;
+        int length = 0;
+        int sent = 0;
+        try
         {
-            _sentBytes -= length;
-            if (_shard.CountsSends) Interlocked.Add(ref _shard.MessagesSentOfStrands, messages);
+            InboxItem? first = null;
+            if (MaySendNow)
+            {
+                length = _connection.Inbox.TryTakeHeld(
+                    _generation,
+                    Pieces.MostInRow,
+                    (_connection, _generation, next),
+                    static (state, bytes) => state._connection.CanSendForStrand(bytes + state.next, state._generation),
+                    out first);
+            }
+
+            if (first is not null)
+            {
+                sent = _connection.SendForStrand(first, length);
+                ReturnSent(first, Math.Max(sent, 0));
+            }
+        }
+        finally
+        {
+            EndSend(sent);
         }
 
-        _connection.TakeBackForeign(isRestLeft ? sent : length, _generation);
-        if (isRestLeft) _loop.PostControl(static (_, s, _, _) => ((Strand)s!).Settle(), this);
-        else if (sent < 0) _loop.PostControl(static (_, s, _, _) => ((Strand)s!).Hear(), this);
+        if (sent > 0) _connection.TakeBackForeign(sent, _generation);
+        if (sent < length) PostOutcome();
+        return length > 0;
     }
 
-    /// <summary>The caller of an awaited send may go on at once. Inside a callback. Otherwise others have a turn, when they wait for a thread of the pool.</summary>
+    private bool TryBeginSend() => Interlocked.CompareExchange(ref _sending, Sends, Silent) == Silent;
+
+    private void EndSend(int sent)
+    {
+        if (sent < 0) Interlocked.CompareExchange(ref _error, -sent, 0);
+        Volatile.Write(ref _sending, _firstRest is null ? Silent : HasRest);
+    }
+
+    /// <summary>The kernel has not accepted everything: the loop takes the rest and the error.</summary>
+    private void PostOutcome() => _loop.PostControl(static (_, s, _, _) => ((Strand)s!).TakeOutcome(), this);
+
+    private void CountSent(int bytes, int messages)
+    {
+        _sentBytes -= bytes;
+        if (_shard.CountsSends) Interlocked.Add(ref _shard.MessagesSentOfStrands, messages);
+    }
+
+    /// <summary>Returns the entries that were sent. The others become the rest, also after an error.</summary>
+    private void ReturnSent(InboxItem? item, int sent)
+    {
+        while (item is not null)
+        {
+            InboxItem? next = item.Next;
+            item.Next = null;
+            _loop.Engine.MailboxBudget.GiveBack(item.Charge);
+            item.Charge = 0;
+            int ofItem = Math.Min(sent, item.Length);
+            if (ofItem == item.Length)
+            {
+                CountSent(item.Length, item.Messages);
+                item.Return();
+            }
+            else
+            {
+                item.Offset += ofItem;
+                item.Length -= ofItem;
+                AddRest(item);
+            }
+
+            sent -= ofItem;
+            item = next;
+        }
+    }
+
+    /// <summary>
+    /// Returns true if the caller of an awaited send may continue at once. Otherwise other callbacks run first, if they
+    /// wait for a thread of the pool. Inside a callback.
+    /// </summary>
     internal bool MaySendOn(long length)
     {
         _awaitedBytes += length;
@@ -83,28 +161,22 @@ internal sealed partial class Strand
         return true;
     }
 
-    /// <summary>Tells the connection of a send that failed, if it was not told yet. Loop's thread.</summary>
-    internal void Hear()
+    /// <summary>Takes the error of a direct send, then the bytes that it has left. Loop's thread.</summary>
+    internal void TakeOutcome()
     {
         WaitForSend();
+        // First: the bytes of a failed send count as lost.
         if (Volatile.Read(ref _error) != 0) _connection.StrandSendFailed(_generation, Interlocked.Exchange(ref _error, 0));
+        Settle();
     }
 
-    /// <summary>The system took less than all. The rest goes on from the block that it lies in, or is copied into some.</summary>
-    private void LeaveRest(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, int sent, StrandBlock? batch)
+    /// <summary>Copies what the kernel did not accept of the callback's memory.</summary>
+    private void CopyRest(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, int sent)
     {
-        if (batch is not null)
-        {
-            _restFrom = batch.Start + sent;
-            AddRest(batch);
-            return;
-        }
-
-        _restFrom = 0;
         int ofHead = Math.Min(sent, head.Length);
         CopyRest(head[ofHead..]);
         CopyRest(body[(sent - ofHead)..]);
-        // One message, with its last bytes.
+        // It counts as a message when its last bytes are queued.
         _lastRest!.Messages = 1;
     }
 
@@ -112,20 +184,21 @@ internal sealed partial class Strand
     {
         while (!rest.IsEmpty)
         {
-            StrandBlock block = rest.Length > StrandBlock.Capacity ? _loop.StrandBlocks.TakeLarge() : _loop.StrandBlocks.Take();
-            int count = Math.Min(rest.Length, block.Room.Length);
-            rest[..count].CopyTo(block.Room);
-            block.Length = count;
+            InboxItem item = _loop.InboxItems.TakeLarge();
+            item.Kind = DataKind.Send;
+            item.Generation = _generation;
+            int count = Math.Min(rest.Length, item.Room.Length);
+            item.Write(rest[..count]);
             rest = rest[count..];
-            AddRest(block);
+            AddRest(item);
         }
     }
 
-    private void AddRest(StrandBlock block)
+    private void AddRest(InboxItem item)
     {
-        if (_lastRest is null) _firstRest = block;
-        else _lastRest.Next = block;
-        _lastRest = block;
+        if (_lastRest is null) _firstRest = item;
+        else _lastRest.Next = item;
+        _lastRest = item;
     }
 
     private void WaitForSend()
@@ -134,22 +207,20 @@ internal sealed partial class Strand
         while (Volatile.Read(ref _sending) == Sends) spin.SpinOnce(sleep1Threshold: -1);
     }
 
-    /// <summary>Waits until the strand is not in a send, and queues what is left of it. Loop's thread.</summary>
+    /// <summary>Waits for the end of a direct send, and queues the bytes that it has left. Loop's thread.</summary>
     internal void Settle()
     {
         WaitForSend();
-        if (_sending != HasRest) return;
-        StrandBlock? block = _firstRest;
-        int from = _restFrom;
+        if (Volatile.Read(ref _sending) != HasRest) return;
+        InboxItem? item = _firstRest;
         _firstRest = _lastRest = null;
         Volatile.Write(ref _sending, Silent);
-        while (block is not null)
+        while (item is not null)
         {
-            StrandBlock? next = block.Next;
-            block.Next = null;
-            _connection.DrainOwned(_generation, block, from, block.Length - from);
-            from = 0;
-            block = next;
+            InboxItem? next = item.Next;
+            item.Next = null;
+            _connection.DrainSend(item);
+            item = next;
         }
     }
 }

@@ -1,3 +1,4 @@
+using Whimbrel.Engines;
 using Whimbrel.Tls;
 
 namespace Whimbrel.Connections;
@@ -28,13 +29,12 @@ internal sealed partial class Strand
         if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;
         Hold(Holds.Upgrade);
-        PostUpgrade(upgrade);
+        _loop.Mailbox.PostInOrder(DataKind.Upgrade, _connection, _generation, upgrade);
     }
 
     /// <summary>The session ends its half: what it sent goes first.</summary>
     internal void FinishHere()
     {
-        FlushBatch();
         _hasFinished = true;
     }
 

@@ -6,8 +6,8 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// The callbacks of one connection's sessions on the thread pool, one after the other (contract 14). The loop puts in
-/// what has happened; a pool thread takes it out in order and runs the session; sends of one callback go back as one
-/// mailbox item when it returns. Serves one tenancy of a connection and is not used again.
+/// what has happened; a pool thread takes it out in order and runs the session. Its sends go to the inbox of the
+/// connection. Serves one tenancy of a connection and is not used again.
 /// </summary>
 /// <remarks>
 /// Order: events (connected, timers, continuations) first, then received bytes, then the peer's FIN, then the end.
@@ -203,8 +203,6 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>Something posted to the session (contract 18). False when its last callback is queued already, or was. Any thread.</summary>
     internal bool TryPostCall(Session session, Delegate action, object? state)
     {
-        // What this callback has sent stays in front of what the action sends.
-        if (ReferenceEquals(t_current, this)) FlushBatch();
         bool start;
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
@@ -416,12 +414,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     /// <summary>
     /// The session ends the connection in a callback: what it sent goes first, or is discarded by an abort, and no other
-    /// callback but the last one comes after it. The first cause wins, though an abort passes a close on its way to the loop.
+    /// callback but the last one comes after it. The first cause is kept, although an abort passes a close.
     /// </summary>
-    internal CloseReason EndHere(CloseReason reason, bool isAbort)
+    internal CloseReason EndHere(CloseReason reason)
     {
-        if (isAbort) DropBatch();
-        else FlushBatch();
         EndInput();
         if (_firstEnd.Cause == CloseCause.None) _firstEnd = reason;
         return _firstEnd;
@@ -748,7 +744,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         }
     }
 
-    private void AbortWith(CloseReason reason) => _connection.AbortForeign(EndHere(reason, isAbort: true), _generation);
+    private void AbortWith(CloseReason reason) => _connection.AbortForeign(EndHere(reason), _generation);
 
     // ------------------------------------------------------------------ received bytes (contract 3)
 
@@ -836,7 +832,6 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     {
         _knowsOfQueue = true;
         if (_host.Options.SlowConsumer != SlowConsumer.Disconnect) return;
-        FlushBatch();
         ManualResetEventSlim offered = new();
         if (_loop.Mailbox.PostOffer(_connection, _generation, length, offered)) _loop.Engine.AwaitOffer(_loop, offered, s_offerTime);
     }

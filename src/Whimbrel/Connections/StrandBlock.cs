@@ -1,10 +1,7 @@
-using System.Buffers;
-using System.Runtime.InteropServices;
-
 namespace Whimbrel.Connections;
 
-/// <summary>Bytes between a loop and the pool: received ones on their way to a callback, or the sends of one callback on their way back. One owner at a time; disposing gives it back.</summary>
-internal sealed class StrandBlock : IMemoryOwner<byte>
+/// <summary>Received bytes on their way from a loop to a callback on the pool. One owner at a time.</summary>
+internal sealed class StrandBlock : IDisposable
 {
     internal const int Capacity = 32 * 1024;
 
@@ -22,7 +19,7 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
     internal StrandBlock(StrandBlocks home, int capacity)
     {
         _home = home;
-        // Pinned from birth: pinning it for a send costs nothing then.
+        // Pinned permanently, because the kernel receives into it.
         Bytes = GC.AllocateUninitializedArray<byte>(capacity, pinned: true);
     }
 
@@ -33,7 +30,7 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
         IsSessions = true;
     }
 
-    /// <summary>Memory of a session's own, on its way to that session; it goes back to who has lent it. Not for sends: it is not pinned.</summary>
+    /// <summary>Memory of a session's own, on its way to that session. It returns to the strand that lent it.</summary>
     internal static StrandBlock OfSession(IStrandBlockHome home, byte[] memory) => new(home, memory);
 
     /// <summary>Its memory is the session's own.</summary>
@@ -42,24 +39,15 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
     /// <summary>Where the next receive goes.</summary>
     internal Span<byte> RoomToReceive => Bytes.AsSpan(0, Math.Min(Bytes.Length, MostToReceive));
 
-    /// <summary>All of its memory.</summary>
-    public Memory<byte> Memory => MemoryMarshal.CreateFromPinnedArray(Bytes, 0, Bytes.Length);
-
     internal byte[] Bytes { get; }
-
-    /// <summary>Of what is sent: so much has left, and the rest lies behind room that somebody may write into.</summary>
-    internal int Start { get; set; }
 
     /// <summary>How many bytes are written, from the beginning of the memory.</summary>
     internal int Length { get; set; }
 
-    /// <summary>How many sends lie in it.</summary>
-    internal int Messages { get; set; }
-
     internal StrandBlock? Next { get; set; }
 
-    /// <summary>Written, and not left yet.</summary>
-    internal ReadOnlySpan<byte> Written => Bytes.AsSpan(Start, Length - Start);
+    /// <summary>The bytes that are written.</summary>
+    internal ReadOnlySpan<byte> Written => Bytes.AsSpan(0, Length);
 
     internal Span<byte> Room => Bytes.AsSpan(Length);
 

@@ -157,7 +157,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
     {
         // Messages that the callback has sent so far leave now, not when it returns, because the callback may wait for
         // their effect.
-        strand.FlushBatch();
+        strand.Flush();
         AwaitedApart(strand);
     }
 

@@ -348,7 +348,7 @@ public class Engine : IAsyncDisposable
     /// </summary>
     internal bool Block(ManualResetEventSlim ended, TimeSpan timeout)
     {
-        Connections.Strand.Current?.FlushBatch();
+        Connections.Strand.Current?.Flush();
         return BlockThread(ended, timeout);
     }
 

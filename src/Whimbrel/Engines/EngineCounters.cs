@@ -4,8 +4,8 @@ namespace Whimbrel;
 /// Counters of an <see cref="Engine"/> over all its loops, since it was created. Each number may be slightly outdated.
 /// </summary>
 /// <param name="MailboxBytes">Number of bytes of cross-thread sends that the loops have not processed, plus 64 for each
-/// send, rounded up to the unit in which a loop reserves. At most <see cref="EngineOptions.MailboxLimitBytes"/>, except
-/// for one larger message and up to 64 KiB more for each callback on the pool.</param>
+/// send. At most <see cref="EngineOptions.MailboxLimitBytes"/>, except for one larger message and up to 32 KiB more for
+/// each callback on the pool that uses Reserve.</param>
 /// <param name="SendsRefused">Number of cross-thread sends and datagrams rejected with <see cref="SendResult.Full"/>
 /// because of that limit only.</param>
 /// <param name="BroadcastsRefused">Number of broadcasts rejected with <see cref="SendResult.Full"/> because a loop had

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.Diagnostics;
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 
 namespace Whimbrel.Engines;
@@ -11,7 +12,8 @@ namespace Whimbrel.Engines;
 /// owner at a time: the thread that fills it, the inbox, the loop, and for large data the send queue, which disposes it
 /// when the kernel has accepted the bytes. A shared block counts its references and returns with the last one.
 /// </summary>
-// Safe: this object owns its native memory until Free, which is called when nothing refers to it; Span checks lengths.
+// Safe: this object owns its memory: a pinned array that it refers to, or native memory until Free, which is called
+// when nothing refers to it. Span checks lengths.
 internal sealed unsafe class InboxItem : MemoryManager<byte>
 {
     /// <summary>Size of the first block of an inbox.</summary>
@@ -19,16 +21,23 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
     internal const int Capacity = 32 * 1024;
 
     private readonly InboxItems _home;
-    private readonly byte[] _bytes;
-    private byte* _native; // of large entries: the queue sends from it, and it is freed after a burst
+    private readonly byte[]? _pinned; // of a small entry
+    private byte* _memory; // native if large: the queue sends from it, and it is freed after a burst
     private int _references; // of a shared block
 
     internal InboxItem(InboxItems home, int capacity)
     {
         _home = home;
-        _bytes = capacity == SmallCapacity ? GC.AllocateUninitializedArray<byte>(capacity) : [];
-        if (capacity > SmallCapacity) _native = (byte*)NativeMemory.Alloc((nuint)capacity);
         Size = capacity;
+        if (capacity == 0) return;
+        if (capacity > SmallCapacity)
+        {
+            _memory = (byte*)NativeMemory.Alloc((nuint)capacity);
+            return;
+        }
+
+        _pinned = GC.AllocateUninitializedArray<byte>(capacity, pinned: true);
+        _memory = (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetArrayDataReference(_pinned));
     }
 
     internal DataKind Kind { get; set; }
@@ -53,16 +62,21 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
     /// </summary>
     internal object? Payload { get; set; }
 
-    /// <summary>Offset of the bytes in the memory of <see cref="Payload"/>.</summary>
+    /// <summary>
+    /// Offset of the bytes in the memory of <see cref="Payload"/>, or in its own, if a direct send has sent a part.
+    /// </summary>
     internal int Offset { get; set; }
 
     internal InboxItem? Next { get; set; }
 
     internal int Size { get; }
 
-    internal Span<byte> Room => GetSpan()[Length..];
+    internal Span<byte> Room => GetSpan()[(Offset + Length)..];
 
-    internal ReadOnlySpan<byte> Written => GetSpan()[..Length];
+    internal ReadOnlySpan<byte> Written => GetSpan().Slice(Offset, Length);
+
+    /// <summary>First of the copied bytes. Valid until the entry is returned.</summary>
+    internal byte* First => _memory + Offset;
 
     /// <summary>Appends a copy. <see cref="Room"/> must be large enough.</summary>
     internal void Write(ReadOnlySpan<byte> data)
@@ -71,10 +85,10 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
         Length += data.Length;
     }
 
-    public override Span<byte> GetSpan() => _native == null ? _bytes : new Span<byte>(_native, Size);
+    public override Span<byte> GetSpan() => new(_memory, Size);
 
-    /// <summary>For native memory only, which does not move.</summary>
-    public override MemoryHandle Pin(int elementIndex = 0) => new(_native + elementIndex);
+    /// <summary>The memory does not move.</summary>
+    public override MemoryHandle Pin(int elementIndex = 0) => new(_memory + elementIndex);
 
     public override void Unpin()
     {
@@ -111,8 +125,8 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
     /// <summary>Frees the native memory of an entry that is not reused.</summary>
     internal void Free()
     {
-        NativeMemory.Free(_native);
-        _native = null;
+        if (_pinned is null) NativeMemory.Free(_memory);
+        _memory = null;
     }
 
     /// <summary>Called by the send queue when the kernel has accepted the bytes.</summary>

@@ -259,7 +259,6 @@ public abstract partial class Loop
     /// </summary>
     private bool PostInOrder(ControlAction action, object? first, object? second = null)
     {
-        Strand.Current?.FlushBatch();
         return Mailbox.PostAction(action, first, second);
     }
 

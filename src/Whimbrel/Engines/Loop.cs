@@ -73,6 +73,7 @@ public abstract partial class Loop
     private object? _workSubject;
     private bool _isStopping;
     private int _strands;
+    private int _queuedStrands; // on the pool
     private TlsScratch? _tls;
     private bool _isStopped;
     private DatagramResident? _activeSocket; // datagram socket with a handler in a callback now
@@ -118,9 +119,6 @@ public abstract partial class Loop
 
     /// <summary>Pool of entries for the inboxes of this loop's connections.</summary>
     internal InboxItems InboxItems { get; } = new();
-
-    /// <summary>Strands whose callbacks have sent data that this loop has not received yet.</summary>
-    internal GatheringStrands GatheringStrands { get; } = new();
 
     /// <summary>Scratch memory shared by the TLS layers of this loop. Created with the first layer.</summary>
     internal TlsScratch Tls => _tls ??= new TlsScratch();
@@ -738,6 +736,13 @@ public abstract partial class Loop
         Counters.ConnectionsOpened++;
         return _freeConnections.Count > 0 ? _freeConnections.Pop() : new Connection(this);
     }
+
+    /// <summary>True if callbacks of this loop wait for a thread of the pool. Any thread.</summary>
+    internal bool HasQueuedStrands => Volatile.Read(ref _queuedStrands) > 0;
+
+    internal void StrandQueued() => Interlocked.Increment(ref _queuedStrands);
+
+    internal void StrandRuns() => Interlocked.Decrement(ref _queuedStrands);
 
     /// <summary>
     /// Called when a session on the pool begins: the loop does not end before its last callback has returned.

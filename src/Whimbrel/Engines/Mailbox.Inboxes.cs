@@ -60,25 +60,38 @@ internal sealed partial class Mailbox
         return false;
     }
 
-    /// <summary>Appends a copy of the bytes. The caller has reserved them on the connection.</summary>
-    internal SendResult PostSend(Connection connection, uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, bool mayWait = false)
+    /// <summary>
+    /// Appends a copy of the bytes. The caller has reserved them on the connection. With <paramref name="isHeld"/> it
+    /// is a send of a callback on the thread pool, and <see cref="PostHeld"/> informs the loop later. With
+    /// <paramref name="isSure"/> the send is never rejected, because <see cref="HasRoomFor"/> was checked before.
+    /// </summary>
+    internal SendResult PostSend(
+        Connection connection,
+        uint generation,
+        ReadOnlySpan<byte> head,
+        ReadOnlySpan<byte> body,
+        bool mayWait = false,
+        bool isHeld = false,
+        bool isSure = false)
     {
         if (_isClosed) return SendResult.Closed;
         int length = head.Length + body.Length;
         if (length == 0) return SendResult.Queued;
         int charge = length + ItemBytes;
-        if (!TryCharge(charge, connection, generation, mayWait)) return Refused(mayWait);
+        if (isSure) _budget.Overdraw(charge);
+        else if (!TryCharge(charge, connection, generation, mayWait)) return Refused(mayWait);
         Loop? caller = Loop.Current;
         bool above = caller is not null && IsAbovePace(caller, charge);
         SendInbox inbox = connection.Inbox;
-        if (!inbox.TryJoin(this, generation, head, body, charge))
+        if (!inbox.TryJoin(this, generation, head, body, charge, isHeld))
         {
             InboxItem first = Copy(generation, head, body, isSmall: !inbox.Any, out InboxItem last);
             last.Messages = 1;
             last.Charge = charge;
-            if (!inbox.TryAdd(this, first, last)) return TakeBack(first, charge);
+            if (!inbox.TryAdd(this, first, last, isHeld)) return TakeBack(first, charge);
         }
 
+        if (isHeld) return SendResult.Queued;
         if (above) caller!.HoldActiveSession();
         WakeIfSleeping();
         return SendResult.Queued;
@@ -195,17 +208,16 @@ internal sealed partial class Mailbox
     }
 
     /// <summary>
-    /// Appends the sends of a callback on the thread pool. They are never rejected, because <see cref="HasRoomFor"/>
-    /// was checked before. A sleeping loop is woken after the callbacks that are queued on the pool, so that one
-    /// wake-up serves all of them. If they block, another pool thread wakes it. Without <paramref name="wakesByPool"/>
-    /// the loop is woken immediately, for callbacks that run on other threads.
+    /// Lists the held entries of a connection for the loop. A sleeping loop is woken after the callbacks that are
+    /// queued on the pool, so that one wake-up serves all of them. If they block, another pool thread wakes it. Without
+    /// <paramref name="wakesByPool"/> the loop is woken immediately, for callbacks that run on other threads. Returns
+    /// false if there are no entries: the loop has moved them already, or has ended.
     /// </summary>
-    internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int offset, int length, bool wakesByPool)
+    internal bool PostHeld(Connection connection, bool wakesByPool)
     {
-        InboxItem item = OwnedFromPool(generation, owner, offset, length);
-        if (!connection.Inbox.TryAdd(this, item, item))
+        if (!connection.Inbox.TryList(this))
         {
-            TakeBack(item, item.Charge);
+            if (_isClosed) Drop(connection.Inbox.TakeAll());
             return false;
         }
 
@@ -220,28 +232,15 @@ internal sealed partial class Mailbox
         return true;
     }
 
-    /// <summary>
-    /// Appends the sends of a callback and its upgrade to TLS in one step, so that no response of the peer can be
-    /// processed between them. Returns false if neither was appended.
-    /// </summary>
-    internal bool PostUpgrade(Connection connection, uint generation, IMemoryOwner<byte>? owner, int offset, int length, TlsUpgrade upgrade)
+    /// <summary>Returns held bytes. Their loop has ended, and with it their connection.</summary>
+    private void Drop(InboxItem? first)
     {
-        InboxItem item = NewItem(DataKind.Upgrade, generation, upgrade, 0, 0);
-        InboxItem first = item;
-        if (owner is not null)
+        for (InboxItem? item = first, next; item is not null; item = next)
         {
-            first = OwnedFromPool(generation, owner, offset, length);
-            first.Next = item;
+            next = item.Next;
+            _budget.GiveBack(item.Charge);
+            item.Return();
         }
-
-        if (!connection.Inbox.TryAdd(this, first, item))
-        {
-            TakeBack(first, first.Charge);
-            return false;
-        }
-
-        WakeIfSleeping();
-        return true;
     }
 
     /// <summary>
@@ -273,14 +272,6 @@ internal sealed partial class Mailbox
     {
         InboxItem item = _loop.InboxItems.Take();
         (item.Kind, item.Generation, item.Payload, item.Offset, item.Length) = (kind, generation, payload, offset, length);
-        return item;
-    }
-
-    private InboxItem OwnedFromPool(uint generation, IMemoryOwner<byte> owner, int offset, int length)
-    {
-        InboxItem item = NewItem(DataKind.SendOwned, generation, owner, offset, length);
-        item.Charge = length + ItemBytes;
-        _budget.Overdraw(item.Charge);
         return item;
     }
 

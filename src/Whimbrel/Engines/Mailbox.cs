@@ -136,6 +136,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     internal bool Any => _any;
 
+    /// <summary>The loop has ended.</summary>
+    internal bool IsClosed => _isClosed;
+
     /// <summary>The loop waits, or is about to: a post wakes it.</summary>
     internal bool IsLoopAsleep => Volatile.Read(ref _sleeping) == 1;
 
@@ -238,11 +241,13 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return SendResult.Full;
     }
 
-    /// <summary>What a callback on the pool sends is charged when it leaves, and cannot be refused then: so it is asked for here. False as in <see cref="PostSend"/>.</summary>
-    internal bool HasRoomFor(Connection connection, uint generation, bool mayWait)
+    /// <summary>
+    /// Checks the limit for memory that a callback on the pool reserves: it is charged at the commit, which cannot be
+    /// rejected. Returns false as <see cref="PostSend"/> does.
+    /// </summary>
+    internal bool HasRoomFor(Connection connection, uint generation)
     {
         if (!_budget.IsUsedUp) return true;
-        if (mayWait) return false;
         OweRoom(connection, generation);
         if (!_budget.IsUsedUp) return true;
         _budget.NoteRefusal();

@@ -28,14 +28,24 @@ internal sealed class SendInbox(Resident owner)
     /// <summary>True if there are entries. Any thread.</summary>
     internal bool Any => Volatile.Read(ref _first) is not null;
 
-    /// <summary>Appends a message to the last entry. Returns false if it needs an entry of its own.</summary>
-    internal bool TryJoin(Mailbox mailbox, uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, int charge)
+    /// <summary>
+    /// Appends a message to the last entry. Returns false if it needs an entry of its own. A held message of a callback
+    /// on the thread pool is listed later, by <see cref="TryList"/> or by the next entry of another thread.
+    /// </summary>
+    internal bool TryJoin(
+        Mailbox mailbox,
+        uint generation,
+        ReadOnlySpan<byte> head,
+        ReadOnlySpan<byte> body,
+        int charge,
+        bool isHeld)
     {
         if (!Any) return false;
         // tidy: allowed because this is where threads meet; a copy of 32 KiB at most, never nested
         lock (_gate)
         {
             if (_last is not { Kind: DataKind.Send, Payload: null } last || last.Generation != generation || last.Stamp != mailbox.Stamp() || last.Room.Length < head.Length + body.Length) return false;
+            if (!isHeld && !TryListHere(mailbox)) return false;
             last.Write(head);
             last.Write(body);
             last.Charge += charge;
@@ -65,8 +75,7 @@ internal sealed class SendInbox(Resident owner)
             }
 
             if (fresh is not { } item) return SendResult.Full;
-            if (!_isListed && !mailbox.TryList(this)) return SendResult.Closed;
-            _isListed = true;
+            if (!TryListHere(mailbox)) return SendResult.Closed;
             fresh = item.Next;
             item.Next = null;
             (item.Kind, item.Generation, item.Stamp, item.Payload) = (DataKind.Send, generation, stamp, copy.Block);
@@ -80,20 +89,85 @@ internal sealed class SendInbox(Resident owner)
 
     /// <summary>
     /// Appends all entries without others between them. Returns false if the loop has ended; the caller keeps them.
+    /// Held entries are listed later, by <see cref="TryList"/> or by the next entry of another thread.
     /// </summary>
-    internal bool TryAdd(Mailbox mailbox, InboxItem first, InboxItem last)
+    internal bool TryAdd(Mailbox mailbox, InboxItem first, InboxItem last, bool isHeld = false)
     {
         // tidy: allowed because this is where threads meet; a few instructions, never nested
         lock (_gate)
         {
-            if (!_isListed && !mailbox.TryList(this)) return false;
-            _isListed = true;
+            if (isHeld ? mailbox.IsClosed : !TryListHere(mailbox)) return false;
             long stamp = mailbox.Stamp();
             for (InboxItem? item = first; item is not null; item = item.Next) item.Stamp = stamp;
             if (_last is null) Volatile.Write(ref _first, first);
             else _last.Next = first;
             _last = last;
             return true;
+        }
+    }
+
+    /// <summary>
+    /// Lists the held entries. Returns false if there are none, or if the loop has ended: then <see cref="TakeAll"/>
+    /// returns them.
+    /// </summary>
+    internal bool TryList(Mailbox mailbox)
+    {
+        if (!Any) return false;
+        // tidy: allowed because this is where threads meet; a few instructions, never nested
+        lock (_gate) return _first is not null && TryListHere(mailbox);
+    }
+
+    /// <summary>Takes the held entries after the loop has ended. Null if there are none or they are listed.</summary>
+    internal InboxItem? TakeAll()
+    {
+        // tidy: allowed because it runs when a loop has ended under a callback on the pool
+        lock (_gate)
+        {
+            if (_isListed) return null;
+            InboxItem? first = _first;
+            Volatile.Write(ref _first, null);
+            _last = null;
+            return first;
+        }
+    }
+
+    private bool TryListHere(Mailbox mailbox) => _isListed || (_isListed = mailbox.TryList(this));
+
+    /// <summary>
+    /// Takes all entries for a direct send, if a callback on the pool has appended them and the inbox is not listed.
+    /// Returns the number of bytes, or 0 if nothing was taken.
+    /// </summary>
+    /// <param name="generation">Generation of the callback: a late callback of an earlier connection may have left
+    /// entries, too.</param>
+    /// <param name="most">Maximum number of entries.</param>
+    /// <param name="state">Argument of <paramref name="maySend"/>.</param>
+    /// <param name="maySend">Called with the number of bytes; false takes nothing.</param>
+    /// <param name="first">First of the entries.</param>
+    internal int TryTakeHeld<TState>(
+        uint generation,
+        int most,
+        TState state,
+        Func<TState, int, bool> maySend,
+        out InboxItem? first)
+    {
+        first = null;
+        // tidy: allowed because this is where threads meet; a few instructions, never nested
+        lock (_gate)
+        {
+            if (_isListed) return 0;
+            int length = 0;
+            for (InboxItem? item = _first; item is not null; item = item.Next)
+            {
+                if (item is not { Kind: DataKind.Send, Payload: null } || --most < 0) return 0;
+                if (item.Generation != generation) return 0;
+                length += item.Length;
+            }
+
+            if (length == 0 || !maySend(state, length)) return 0;
+            first = _first;
+            Volatile.Write(ref _first, null);
+            _last = null;
+            return length;
         }
     }
 
@@ -107,7 +181,7 @@ internal sealed class SendInbox(Resident owner)
         // tidy: allowed because this is where threads meet; a few instructions, never nested
         lock (_gate)
         {
-            InboxItem item = _first!;
+            if (_first is not { } item) return null;
             if (item.Stamp > limit || (isAhead && item.Kind is DataKind.Close or DataKind.ShutdownSend or DataKind.Upgrade)) return null;
             Volatile.Write(ref _first, item.Next);
             if (item.Next is null) _last = null;

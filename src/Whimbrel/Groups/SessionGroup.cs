@@ -189,7 +189,6 @@ public class SessionGroup
     public ValueTask ForEachAsync(Action<Session> action)
     {
         ArgumentNullException.ThrowIfNull(action);
-        Strand.Current?.FlushBatch();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
         if (shards.Length == 0) return default;
         MemberVisit visit = new(shards[0].Loop.Engine, action, shards.Length);
@@ -221,7 +220,6 @@ public class SessionGroup
     private void CheckChange()
     {
         if (_isHost) throw new InvalidOperationException("The group of all sessions has its members by itself.");
-        Strand.Current?.FlushBatch();
     }
 
     /// <summary>
@@ -319,27 +317,13 @@ public class SessionGroup
         return new BroadcastSource(memory.Slice(offset, length), null, length < Connection.ByReferenceBytes ? null : bytes, offset);
     }
 
-    /// <summary>
-    /// Posts the pending sends of callbacks on the pool first: those of this callback and of others, because the caller
-    /// may come from one of them (contracts 7, 14).
-    /// </summary>
-    private static void PostGathered(GroupShard[] shards)
-    {
-        Strand.Current?.FlushBatch();
-        foreach (GroupShard shard in shards)
-        {
-            // On its own loop a broadcast does not use the mailbox.
-            if (!shard.Loop.IsCurrent) shard.Loop.GatheringStrands.Post();
-        }
-    }
-
     private SendResult SendToAll(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
         if (data.Length == 0) return SendResult.Queued;
         SessionGroup target = Target;
         CheckForms(target, data.Forms.Length > 0);
         GroupShard[] shards = Volatile.Read(ref target._shards);
-        PostGathered(shards);
+        Strand.Current?.LoseRoom();
         if (Reserve(shards, data.Length) is { } full)
         {
             full.Loop.Engine.CountRefusedBroadcast();
@@ -536,7 +520,7 @@ public class SessionGroup
         SessionGroup target = Target;
         CheckForms(target, source.Data.Forms.Length > 0);
         GroupShard[] shards = Volatile.Read(ref target._shards);
-        PostGathered(shards);
+        Strand.Current?.LoseRoom();
         long timedFrom = shards.Length > 0 && shards[0].Loop.Engine.HasWatchdog ? BroadcastMetrics.Begins() : 0;
         long? beganMs = null;
         while (Reserve(shards, length) is { } full)

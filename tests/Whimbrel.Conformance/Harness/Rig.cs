@@ -350,9 +350,9 @@ public abstract class Rig
 
         for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
         Until(() => _sessions.All(static s => !s.IsAlive), "every session to get its last callback");
-        Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0 && l.GatheringStrands.Count == 0)), "all descriptors and blocks to be given back: " + Leftovers());
+        Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0 && l.InboxItems.Outstanding == 0)), "all descriptors and blocks to be given back: " + Leftovers());
         Await(Engine.DisposeAsync(), "the engine to end");
-        Until(() => Engine.Loops.All(static l => l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0 && l.GatheringStrands.Count == 0), "nothing to be left after the engine: " + Leftovers());
+        Until(() => Engine.Loops.All(static l => l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0 && l.InboxItems.Outstanding == 0), "nothing to be left after the engine: " + Leftovers());
         foreach (Server server in _servers) Assert.Equal(0, server.SessionCount);
         foreach (RecordingSession session in _sessions) session.CheckLife();
         Release();
@@ -394,5 +394,5 @@ public abstract class Rig
     }
 
     private string Leftovers() =>
-        string.Join(", ", Engine.Loops.Select(static l => $"loop {l.Index} has {l.ResidentCount} residents and {l.Blocks.Outstanding}+{l.StrandBlocks.Outstanding} blocks, {l.GatheringStrands.Count} strands noted"));
+        string.Join(", ", Engine.Loops.Select(static l => $"loop {l.Index} has {l.ResidentCount} residents and {l.Blocks.Outstanding}+{l.StrandBlocks.Outstanding} blocks and {l.InboxItems.Outstanding} entries of inboxes"));
 }

@@ -20,10 +20,10 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
                 x.CallCommit(1);
                 if (rig.IsVirtual)
                 {
-                    // The memory engine has one thread: it can only be observed that the loop has the entry already.
-                    int entries = x.Loop.InboxItems.Outstanding;
+                    // The memory engine has one thread. It shows only whether the inbox is listed.
+                    if (rig.IsPool) Assert.Equal(i > 0, x.Loop.Mailbox.Any);
                     x.Flush();
-                    if (rig.IsPool) Assert.Equal(entries + 1, x.Loop.InboxItems.Outstanding);
+                    if (rig.IsPool) Assert.True(x.Loop.Mailbox.Any);
                     continue;
                 }
 
@@ -68,6 +68,30 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
         peer.Close();
         server.Session().End();
         Assert.Equal(0, gaveUp);
+    });
+
+    [Fact, Contract(14)]
+    public void A_callback_that_sends_much_does_not_keep_it_until_it_returns() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only callbacks on the pool of a real engine send meanwhile.");
+        byte[] all = Pattern(256 * 1024, 5);
+        using ManualResetEventSlim read = new();
+        bool wasRead = false;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            for (int at = 0; at < all.Length; at += 1024) Assert.Equal(SendResult.Queued, x.Send(all.AsSpan(at, 1024)));
+            wasRead = read.Wait(s_patience);
+        });
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        server.Connected();
+        peer.Write("x");
+        const int last = 64 * 1024;
+        Assert.True(peer.Read(all.Length - last).AsSpan().SequenceEqual(all.AsSpan(0, all.Length - last)));
+        read.Set();
+        Assert.True(peer.Read(last).AsSpan().SequenceEqual(all.AsSpan(all.Length - last)));
+        peer.Close();
+        server.Session().End();
+        Assert.True(wasRead, "the data waited for the end of the callback");
     });
 
     [Fact, Contract(14)]

@@ -173,7 +173,6 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         }
     });
 
-    /// <summary>More callbacks have sent than a loop has places for: sends without a place leave immediately.</summary>
     [Fact, Contract(7, 14)]
     public void Of_many_callbacks_that_run_at_once_a_broadcast_passes_nothing() => Run(
         rig =>
@@ -247,6 +246,63 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         Assert.True(isSeen, "what the callback had sent waited for its return");
         Assert.Equal(SendResult.Closed, late);
         Assert.Equal(0, session.BytesPending);
+    });
+
+    [Fact, Contract(7, 14)]
+    public void A_broadcast_whose_wake_up_is_batched_precedes_what_its_callback_sends_after_it() => Run(
+        rig =>
+        {
+            const int Requests = 100;
+            SessionGroup group = new();
+            RecordingServer server = rig.Serve(s =>
+            {
+                s.AtConnected = group.Join;
+                s.AtReceived = (x, _) =>
+                {
+                    // The loop that received the request is about to sleep.
+                    if (!rig.IsVirtual) SpinWait.SpinUntil(() => x.Loop.Mailbox.IsLoopAsleep, TimeSpan.FromMilliseconds(50));
+                    using (x.BatchWakeUps())
+                    {
+                        Queued(group.Broadcast("1"u8));
+                        Queued(x.Send("2"u8));
+                        x.Flush();
+                    }
+                };
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            server.Connected();
+            rig.Until(() => group.Count == 1, "the session to have joined");
+            for (int i = 0; i < Requests; i++)
+            {
+                peer.Write("x");
+                Assert.Equal("12", peer.ReadText(2));
+            }
+        },
+        loops: 1);
+
+    [Fact, Contract(12, 14)]
+    public void A_close_of_another_thread_completes_when_the_callback_returns_without_a_Commit() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
+        bool isMoved = false;
+        TimeSpan forever = TimeSpan.FromMinutes(10);
+        RecordingServer server = rig.Serve(
+            s => s.AtReceived = (x, _) =>
+            {
+                Queued(x.Send("1"u8));
+                x.CallReserve(100)[0] = (byte)'2';
+                OnThread(() => x.Close());
+                // The close waits for the reserved space only, and no other entry follows.
+                isMoved = SpinWait.SpinUntil(() => x.BytesPending == 100, s_patience);
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = forever });
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("x");
+        Assert.Equal("1", peer.ReadTextToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.True(isMoved, "the data sent in the callback waited for its return");
     });
 
     [Fact, Contract(6, 7, 14)]

@@ -218,7 +218,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         }
     }
 
-    /// <summary>Sent by a system call of the thread that ran the callback (docs/design/0062): the response was sent and
+    /// <summary>Sent by a system call of the thread that ran the callback (docs/design/0071): the response was sent and
     /// counted while the loop slept.</summary>
     [Fact, Contract(8, 14)]
     public void An_answer_while_the_loop_sleeps_does_not_wake_it() => Run(

@@ -828,6 +828,27 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Assert.True(session.IsConnected);
     });
 
+    [Fact, Contract(5, 6)]
+    public void A_Commit_after_a_SendAsync_that_waits_for_space_throws() => Run(rig =>
+    {
+        byte[] much = Pattern(300_000);
+        bool threw = false;
+        RecordingServer server = rig.Serve(
+            s => s.AtReceived = (x, _) =>
+            {
+                x.CallReserve(100).Fill((byte)'!');
+                Task<SendResult> waiting = x.SendAsync(much).AsTask();
+                threw = !waiting.IsCompleted && ThrowsState(x, 100);
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000 });
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        peer.Write("x");
+        Assert.True(peer.Read(much.Length).AsSpan().SequenceEqual(much));
+        rig.Until(() => Volatile.Read(ref threw), "the Commit to throw");
+        RecordingSession session = server.Session();
+        rig.Until(() => session.BytesPending == 0, "nothing to be left of what was reserved");
+    });
+
     private static void SendBetween(RecordingSession session, RecordingServer server, string what, byte[] data)
     {
         switch (what)

@@ -2,7 +2,7 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Epoll;
 
-// Same, with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0062). A seed that found a
+// Same, with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0071). A seed that found a
 // defect becomes a named test.
 public sealed class EpollPoolSimulationTests
 {
@@ -13,7 +13,7 @@ public sealed class EpollPoolSimulationTests
     [Fact]
     public void Every_seed_satisfies_all_guarantees() => SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
 
-    // Seeds that find a former defect, with its description (docs/design/0062).
+    // Seeds that find a former defect, with its description (docs/design/0071).
     [Theory]
     [InlineData(6164)] // the reset was reported to a send of a strand, and the receive saw the end of the stream
     [InlineData(17_691)] // a session that handed over after its connection had ended was called for the peer's FIN

@@ -26,7 +26,7 @@ internal abstract class KernelEngine : Engine
     internal abstract void Free();
 
     // Actions of other threads while a loop sleeps: their posts must wake it. False if the pool still has work, which
-    // may do that (docs/design/0061).
+    // may do that (docs/design/0071).
     private protected bool RunWhileAsleep()
     {
         for (int steps = 1 + _kernel.Dice.Next(IsPool ? 8 : 3); steps > 0; steps--)

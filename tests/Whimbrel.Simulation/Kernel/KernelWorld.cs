@@ -116,7 +116,7 @@ internal sealed class KernelWorld
 
     internal string? Running { get; set; }
 
-    // Number of sends made by strands themselves (docs/design/0062).
+    // Number of sends made by strands themselves (docs/design/0071).
     internal long StrandSends { get; set; }
 
     internal bool Prints => _print is not null;

@@ -2,7 +2,7 @@ using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
-// Same, with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0062). A seed that found a
+// Same, with callbacks on the pool, which sends by itself while its loop sleeps (docs/design/0071). A seed that found a
 // defect becomes a named test.
 public sealed class UringPoolSimulationTests
 {
@@ -13,7 +13,7 @@ public sealed class UringPoolSimulationTests
     [Fact]
     public void Every_seed_satisfies_all_guarantees() => SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
 
-    // Seeds that find a former defect, with its description (docs/design/0062).
+    // Seeds that find a former defect, with its description (docs/design/0071).
     [Theory]
     [InlineData(3418)] // a session that handed over after its connection had ended was called for the peer's FIN
     [InlineData(4347)] // after a hand-over, new data was passed to the old session, if the connection ended before the loop knew of it

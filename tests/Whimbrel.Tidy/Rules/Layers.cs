@@ -16,7 +16,7 @@ internal static class Layers
 
     private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "SocketShare", "PendingOperation", "RawSocket", "TlsException", "FrameException"];
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions", "SocketOptionRules", "NewSocket"];
-    private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "GatheringStrands", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
+    private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket", "StatusSnapshot", "Client", "SessionContext", "AcceptedConnection", "Connector", "PendingConnect"];
 
@@ -25,8 +25,8 @@ internal static class Layers
     // unused exception is a finding.
     private static readonly (string From, string[] To, string Reason)[] _exceptions =
     [
-        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "ConnectAttempt", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
-        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "TlsUpgrade", "SharedBroadcast", "UnixName"], "an item of the data lane is run by its receiver: one switch instead of a call through an interface for each send"),
+        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "ConnectAttempt", "SendOperation", "FreeSentMarks", "StrandBlocks", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
+        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "SharedBroadcast", "UnixName"], "an item of the data lane is run by its receiver: one switch instead of a call through an interface for each send"),
         ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "InterfaceLookup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
         ("Engines/Completion", ["Strand"], "an await in a callback on the pool resumes in its order"),
         ("Engines/StopWait", ["Strand", "Session", "IEndWait"], "a callback that blocks on the end is completed before its own last one"),
