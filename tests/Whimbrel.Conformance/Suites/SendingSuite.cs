@@ -1004,7 +1004,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
 
         rig.Until(() => message is not null, "the call to throw");
         Assert.Equal(64, rooms);
-        Assert.Contains("64 rooms", message, StringComparison.Ordinal);
+        Assert.Contains("64 reservations", message, StringComparison.Ordinal);
     });
 
     // ------------------------------------------------------------------ memory that is passed on
