@@ -8,7 +8,7 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed class LentRoom
 {
-    /// <summary>Block at whose end the space is; null if it was invalidated.</summary>
+    /// <summary>Block with the space at its end; null if it was invalidated.</summary>
     internal Block? Block;
 
     /// <summary>Offset of the space in the block.</summary>

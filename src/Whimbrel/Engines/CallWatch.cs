@@ -76,7 +76,7 @@ internal sealed class CallWatch
 
     internal void Accuse(long turn, string who, long ownMs)
     {
-        // tidy: allowed because it is the watchdog's own thread, or a loop whose turn was too long
+        // tidy: allowed because it is the watchdog's own thread, or a loop after a long turn
         lock (_gate)
         {
             if (_accusedTurn == turn && _ownMs > ownMs) return;
@@ -90,7 +90,7 @@ internal sealed class CallWatch
     /// </summary>
     internal bool IsAccused(long turn, out string who, out long ownMs)
     {
-        // tidy: allowed because it is the watchdog's own thread, or a loop whose turn was too long
+        // tidy: allowed because it is the watchdog's own thread, or a loop after a long turn
         lock (_gate)
         {
             (who, ownMs) = (_who, _ownMs);
@@ -104,7 +104,7 @@ internal sealed class CallWatch
     /// </summary>
     internal string TextOf(long ownMs)
     {
-        // tidy: allowed because it is the watchdog's own thread, or a loop whose turn was too long
+        // tidy: allowed because it is the watchdog's own thread, or a loop after a long turn
         lock (_gate)
         {
             string cpu = _ownCpuMs < 0 ? "" : string.Create(CultureInfo.InvariantCulture, $" ({Math.Min(ownMs, _ownCpuMs)} ms of cpu time)");

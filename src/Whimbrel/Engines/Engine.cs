@@ -266,7 +266,7 @@ public class Engine : IAsyncDisposable
     internal virtual bool Supports(EndPoint endPoint) => false;
 
     /// <summary>
-    /// Returns the end point of an address whose scheme is neither tcp nor unix; null if this engine does not know the
+    /// Returns the end point of an address with a scheme other than tcp and unix; null if this engine does not know the
     /// scheme.
     /// </summary>
     internal virtual EndPoint? EndPointOf(NetworkAddress address) => null;
@@ -490,7 +490,8 @@ public class Engine : IAsyncDisposable
     internal void Start() => Start(isImplicit: true);
 
     /// <summary>
-    /// Starts the engine for a use whose result reports failure without an exception. Returns true while loops may run.
+    /// Starts the engine for a use that reports failure by its result instead of an exception. Returns true while loops
+    /// may run.
     /// </summary>
     internal bool TryStart()
     {

@@ -38,7 +38,7 @@ public abstract partial class Loop
         return timer;
     }
 
-    /// <summary>Starts a timer whose callback is also called when it is cancelled.</summary>
+    /// <summary>Starts a timer with a callback that is also called when it is cancelled.</summary>
     /// <param name="due">Time until the first firing; zero for the next turn.</param>
     /// <param name="callback">Callback with <paramref name="state"/>, and true if the timer was cancelled instead of
     /// fired. See <see cref="LoopTimer.OnFired"/>.</param>

@@ -624,7 +624,7 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Takes a run for a group, and counts it as the two blocks whose size it has. A turn with broadcasts of many
+    /// Takes a run for a group, and counts it as two blocks, because it has their size. A turn with broadcasts of many
     /// groups is therefore flushed in between, and needs no more runs than the pool keeps.
     /// </summary>
     internal Run TakeOpenRun(int length)
