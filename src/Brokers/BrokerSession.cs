@@ -48,7 +48,7 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     {
         byte[] before = new byte[protocol.MostBefore(message.Subject)];
         int length = protocol.WriteBefore(before, message.Subject, message.Envelope.Length);
-        return Send([before.AsMemory(0, length), message.Envelope, s_lineEnd]) == SendResult.Queued;
+        return Send(Outgoing.Pieces([before.AsMemory(0, length), message.Envelope, s_lineEnd])) == SendResult.Queued;
     }
 
     /// <summary>

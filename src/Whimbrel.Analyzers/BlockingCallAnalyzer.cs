@@ -1,3 +1,4 @@
+using System;
 using System.Collections.Immutable;
 using System.Linq;
 using Microsoft.CodeAnalysis;
@@ -13,6 +14,9 @@ namespace Whimbrel.Analyzers;
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
 {
+    private const string Async = "Async";
+    private const string AndWait = "AndWait";
+
     /// <inheritdoc/>
     public override ImmutableArray<DiagnosticDescriptor> SupportedDiagnostics { get; } = [Descriptors.BlockingCall];
 
@@ -60,10 +64,16 @@ public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
 
     /// <summary>
     /// Returns whether a method of the library blocks the calling thread: it has a timeout, and an async counterpart
-    /// exists.
+    /// exists: <c>Stop</c> and <c>StopAsync</c>, <c>CloseAndWait</c> and <c>CloseAsync</c>.
     /// </summary>
-    private static bool HasTimeLimit(IMethodSymbol method) =>
-        !method.Name.EndsWith("Async", System.StringComparison.Ordinal) && method.Parameters.Any(static p => p is { Name: "timeout", Type.Name: "TimeSpan" }) && !method.ContainingType.GetMembers(method.Name + "Async").IsEmpty;
+    private static bool HasTimeLimit(IMethodSymbol method)
+    {
+        string name = method.Name;
+        if (name.EndsWith(Async, StringComparison.Ordinal)) return false;
+        if (!method.Parameters.Any(static p => p is { Name: "timeout", Type.Name: "TimeSpan" })) return false;
+        if (name.EndsWith(AndWait, StringComparison.Ordinal)) name = name.Substring(0, name.Length - AndWait.Length);
+        return !method.ContainingType.GetMembers(name + Async).IsEmpty;
+    }
 
     private static bool IsTask(INamedTypeSymbol type) => type.Name is "Task" or "ValueTask" && type.ContainingNamespace.ToDisplayString() == "System.Threading.Tasks";
 }

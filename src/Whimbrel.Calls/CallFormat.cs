@@ -85,7 +85,7 @@ public abstract class CallFormat
         try
         {
             Write(writer, id, body);
-            return session.Send(writer);
+            return session.Send(Outgoing.Written(writer));
         }
         finally
         {
@@ -122,7 +122,7 @@ public abstract class CallFormat
         {
             Span<byte> head = stackalloc byte[HeadBytes];
             WriteHead(head, id, body);
-            return session.Send(head, body);
+            return session.Send(Outgoing.Pieces(head, body));
         }
 
         private void WriteHead(Span<byte> to, ulong id, ReadOnlySpan<byte> body)

@@ -210,7 +210,8 @@ public partial class HttpSession : Session
         if (IsTimed) TellTime(0, nameof(CloseCause.PeerClosed));
         ReleaseExchange();
         _phase = Phase.Over;
-        Close(peerSaidAll);
+        if (peerSaidAll) CloseWithoutLingering();
+        else Close();
     }
 
     private void ReleaseExchange()

@@ -156,9 +156,10 @@ internal sealed partial class ServerAnswer
 
     private void SendBody(ReadOnlySpan<byte> head, FileVariant variant, long start, long length)
     {
-        if (variant.Source is { } file) Session.Send(head, file, start, length);
-        else if (length < CopiedBytes) Session.Send(head, variant.Bytes!.Memory.Span.Slice((int)start, (int)length));
-        else Session.Send(head, variant.Bytes!, (int)start, (int)length);
+        if (variant.Source is { } file) Session.Send(Outgoing.File(file, start, length).WithHead(head));
+        else if (length < CopiedBytes)
+            Session.Send(Outgoing.Pieces(head, variant.Bytes!.Memory.Span.Slice((int)start, (int)length)));
+        else Session.Send(Outgoing.Shared(variant.Bytes!, (int)start, (int)length).WithHead(head));
     }
 
     private void RefuseRange(long length)

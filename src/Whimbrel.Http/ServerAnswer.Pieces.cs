@@ -256,7 +256,8 @@ internal sealed partial class ServerAnswer
         }
 
         Session.WatchSending();
-        Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), piece, cancellationToken).ConfigureAwait(false));
+        ReadOnlyMemory<byte> kept = Pieces.Buffer.AsMemory(0, Pieces.Length);
+        Check(await Session.SendAsync(Outgoing.Pieces([kept, piece]), cancellationToken).ConfigureAwait(false));
         Pieces.Length = 0;
         if (!isChunked) return;
         "\r\n"u8.CopyTo(Pieces.Buffer); // the end of the piece's chunk is sent with the next data

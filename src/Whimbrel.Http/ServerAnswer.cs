@@ -142,7 +142,7 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         if (_isHead || body.Length <= WholeBytes)
         {
             Complete(Progress.Done);
-            using (Session.BatchWakeUps()) Session.Send(head, _isHead ? default : body);
+            using (Session.BatchWakeUps()) Session.Send(Outgoing.Pieces(head, _isHead ? default : body));
             BodyBytes = _isHead ? 0 : body.Length;
         }
         else

@@ -58,10 +58,10 @@ public partial class WebSocketSession
     /// <summary>
     /// Closes with <see cref="WebSocketStatus.Normal"/> for <see cref="Session.Close()"/> and its other forms, as
     /// <see cref="Close(WebSocketStatus, string)"/> does. A pool callback of this session that blocks in
-    /// <see cref="Session.Close(TimeSpan)"/> does not wait for the peer's close frame, because no callback can run
+    /// <see cref="Session.CloseAndWait"/> does not wait for the peer's close frame, because no callback can run
     /// until it returns.
     /// </summary>
-    /// <param name="isBlocking">Whether the call is <see cref="Session.Close(TimeSpan)"/>.</param>
+    /// <param name="isBlocking">Whether the call is <see cref="Session.CloseAndWait"/>.</param>
     protected sealed override void BeginClose(bool isBlocking)
     {
         if (Volatile.Read(ref _isShaken) != 0)
@@ -190,7 +190,8 @@ public partial class WebSocketSession
     private void EndConnection(bool peerFinished)
     {
         Volatile.Write(ref _isShaken, 1);
-        Close(peerFinished);
+        if (peerFinished) CloseWithoutLingering();
+        else Close();
     }
 
     /// <summary>Sends the only close frame, as the last frame (<c>WebSocketSession.Order.cs</c>). Returns false if it

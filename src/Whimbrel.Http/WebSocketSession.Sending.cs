@@ -214,7 +214,7 @@ public partial class WebSocketSession
         }
         else
         {
-            sending = SendAsync(frame.AsMemory(0, head), payload, cancellationToken);
+            sending = SendAsync(Outgoing.Pieces([frame.AsMemory(0, head), payload]), cancellationToken);
         }
 
         if (!sending.IsCompleted) return GiveBackAfter(sending, frame);
@@ -324,7 +324,8 @@ public partial class WebSocketSession
     private SendResult SendPlain(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
         Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
-        return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: false, payload.Length, out _)], payload);
+        int length = _writer.WriteHead(head, opcode, isFinal: true, isCompressed: false, payload.Length, out _);
+        return Send(Outgoing.Pieces(head[..length], payload));
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]

@@ -86,7 +86,7 @@ internal sealed class RelayBack : Session
             ProxyHeader header = _front?.HeaderForTarget ?? ProxyHeader.Local;
             if (_options.TargetHeader == ProxyHeaderForm.Line) header.WriteLine(message);
             else header.Write(message, hasChecksum: true);
-            Send(message);
+            Send(Outgoing.Written(message));
             if (_options.TargetTls is { } tls)
             {
                 UpgradeToTls(tls);

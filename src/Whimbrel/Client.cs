@@ -290,6 +290,25 @@ public partial class Client : IAsyncDisposable
 
     // ------------------------------------------------------------------ events
 
+    /// <summary>
+    /// Raised when the policy will connect again, with the number of the attempt, the time until the connect and the
+    /// reason why the last connection or connect ended. Handlers run in <see cref="OnReconnecting"/>, with its thread
+    /// and order. An override that does not call the base method raises no event.
+    /// </summary>
+    public event Action<int, TimeSpan, CloseReason>? Reconnecting;
+
+    /// <summary>
+    /// Raised when a reconnect of the policy has succeeded, with the new session and the number of attempts. Handlers
+    /// run in <see cref="OnReconnected"/>.
+    /// </summary>
+    public event Action<Session, int>? Reconnected;
+
+    /// <summary>
+    /// Raised when the policy stops, with the reason why the last connection or connect ended. Handlers run in
+    /// <see cref="OnGaveUp"/>. Not raised for a disconnect.
+    /// </summary>
+    public event Action<CloseReason>? GaveUp;
+
     /// <summary>Called when the session is connected, after its own OnConnected. On its loop.</summary>
     /// <param name="session">The session.</param>
     protected virtual void OnConnected(Session session)
@@ -342,32 +361,28 @@ public partial class Client : IAsyncDisposable
     /// <summary>
     /// Called when the policy will connect again, unless the client is disconnected before. Runs after the session's
     /// last callback and, for a connection, after OnDisconnected. On the loop of that session. OnReconnected, OnGaveUp,
-    /// another OnReconnecting or a disconnect follows.
+    /// another OnReconnecting or a disconnect follows. The default raises <see cref="Reconnecting"/>.
     /// </summary>
     /// <param name="attempt">Number of the attempt, from 1, since the last connection that lived long enough.</param>
     /// <param name="delay">Time until the connect.</param>
     /// <param name="reason">Reason why the last connection or connect ended.</param>
-    protected virtual void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason)
-    {
-    }
+    protected virtual void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason) =>
+        Reconnecting?.Invoke(attempt, delay, reason);
 
     /// <summary>
-    /// Called when a reconnect of the policy has succeeded, after OnConnected. On the session's loop.
+    /// Called when a reconnect of the policy has succeeded, after OnConnected. On the session's loop. The default
+    /// raises <see cref="Reconnected"/>.
     /// </summary>
     /// <param name="session">The new session.</param>
     /// <param name="attempts">Number of attempts that were needed.</param>
-    protected virtual void OnReconnected(Session session, int attempts)
-    {
-    }
+    protected virtual void OnReconnected(Session session, int attempts) => Reconnected?.Invoke(session, attempts);
 
     /// <summary>
     /// Called when the policy stops: it reached a limit, or the last reason was final. On the loop of the last session.
-    /// Not called for a disconnect.
+    /// Not called for a disconnect. The default raises <see cref="GaveUp"/>.
     /// </summary>
     /// <param name="reason">Reason why the last connection or connect ended.</param>
-    protected virtual void OnGaveUp(CloseReason reason)
-    {
-    }
+    protected virtual void OnGaveUp(CloseReason reason) => GaveUp?.Invoke(reason);
 
     /// <summary>
     /// True if there is a connection, a connect in progress, or a pending reconnect. Any thread; may have changed when

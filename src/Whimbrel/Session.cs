@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.ComponentModel;
 using System.Diagnostics.CodeAnalysis;
 using System.Net;
 using System.Net.Sockets;
@@ -34,9 +35,9 @@ namespace Whimbrel;
 /// <item><b>Exceptions.</b> An exception from an override is passed to <see cref="OnError"/>, counted, and ends this
 /// connection only. Without an <c>OnError</c> override a diagnostic event is reported. Memory that throws when it is
 /// sent or disposed also ends its connection, without <c>OnError</c>.</item>
-/// <item><b>Sending is atomic and thread-safe.</b> A message is queued completely or not at all. After the connection
-/// has ended, sends return <c>Closed</c>; they do not throw. Before that, a send throws only for arguments that can
-/// never be sent.</item>
+/// <item><b>Sending is atomic and thread-safe.</b> A message, of whatever form of <see cref="Outgoing"/>, is queued
+/// completely or not at all. After the connection has ended, sends return <c>Closed</c>; they do not throw. Before
+/// that, a send throws only for arguments that can never be sent.</item>
 /// <item><b>SendAsync</b> waits for queue space in FIFO order. It completes when little is pending and the connection
 /// has not used up its share of the loop's turn. Awaited on the loop, it resumes on the loop, never inline in the
 /// completing call.</item>
@@ -60,11 +61,11 @@ namespace Whimbrel;
 /// <item><b>Half-close.</b> When the peer shuts down its sending side, the connection is closed unless
 /// <see cref="OnEndOfStream"/> is overridden.</item>
 /// <item><b>Closing.</b> <see cref="Close()"/> sends queued data, then FIN, and waits (with limits) for the peer's FIN.
-/// <see cref="Close(bool)"/> skips that wait when the protocol says that no more data will come. <see cref="Abort"/>
-/// discards queued data and resets. When its server stops with a deadline, <see cref="OnServerStopping"/> is called
-/// once. A stop waits for callbacks and stream handlers, returns at most one second after its deadline, and reports
-/// what is still running. <see cref="CloseReason.BytesLost"/> and <see cref="CloseReason.WasReset"/> report what a
-/// reset by this side discarded.</item>
+/// <see cref="CloseWithoutLingering"/> skips that wait when the protocol says that no more data will come.
+/// <see cref="Abort"/> discards queued data and resets. When its server stops with a deadline,
+/// <see cref="OnServerStopping"/> is called once. A stop waits for callbacks and stream handlers, returns at most one
+/// second after its deadline, and reports what is still running. <see cref="CloseReason.BytesLost"/> and
+/// <see cref="CloseReason.WasReset"/> report what a reset by this side discarded.</item>
 /// <item><b>Buffer lifetime.</b> A span passed to a callback is valid during the call; memory passed to
 /// <c>OnReceivedAsync</c> is valid until its task completes. The session may change received bytes in place
 /// (<see cref="Writable"/>); bytes it leaves unconsumed are passed again as changed.</item>
@@ -93,8 +94,9 @@ namespace Whimbrel;
 /// <item><b>Files</b> (<see cref="FileSource"/>) are sent in order with other messages, count as 1 KiB per GiB against
 /// the send limit, and stay open until sent. All bytes of a file are included in <c>BytesPending</c>. A file that
 /// cannot be sent resets the connection (<see cref="CloseCause.FileFailed"/>).</item>
-/// <item><b>MessageWriter.</b> A message is removed from a <see cref="MessageWriter"/> only if
-/// <see cref="Send(MessageWriter)"/> returns <c>Queued</c>. The content of two writers never shares a buffer.</item>
+/// <item><b>Owned memory and MessageWriter.</b> Memory of <see cref="Outgoing.Owned(IMemoryOwner{byte}, int)"/> is
+/// taken, and a message is removed from its <see cref="MessageWriter"/>, only if the send returns <c>Queued</c>. The
+/// content of two writers never shares a buffer.</item>
 /// <item><b>Pipes.</b> <see cref="PipeTo"/> forwards all data in order, applies the target's back-pressure to the
 /// source, and forwards the end of stream. Any other end of one side ends the other. The result names the side that
 /// ended and the reason.</item>
@@ -244,6 +246,7 @@ public abstract partial class Session : IConnection
     /// <see cref="ConnectionOptions.AllowLargeMessages"/>. If false, <c>Send</c> throws for such a message, and
     /// <c>SendAsync</c> sends it in parts. Belongs to the connection. Set it on the session's thread only.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     public bool AllowLargeMessages
     {
         get => _connection is { AllowsLargeMessages: true };
@@ -266,6 +269,7 @@ public abstract partial class Session : IConnection
     /// called when nothing is pending.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The value is negative.</exception>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     public int LowWaterMarkBytes
     {
         get => _drainMark;
@@ -322,186 +326,19 @@ public abstract partial class Session : IConnection
         return connection is null ? SendResult.Closed : connection.Send(data, _generation);
     }
 
-    /// <summary>Queues a copy of two parts as one message: both or neither, with nothing between them.</summary>
-    /// <param name="head">First part.</param>
-    /// <param name="body">Second part.</param>
-    public SendResult Send(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body) =>
-        _connection is { } connection ? connection.Send(head, body, _generation) : SendResult.Closed;
-
-    /// <summary>
-    /// Queues a copy of all pieces as one message: all or none, with nothing between them. If the queue is empty,
-    /// messages of 16 KiB and more are sent at once from their own memory. More than 16 pieces, and pieces sent by
-    /// another thread, are joined by a copy first.
-    /// </summary>
-    /// <param name="pieces">Pieces to send. May be reused at once. If their memory throws, this call throws and nothing
-    /// is queued.</param>
-    public SendResult Send(ReadOnlySpan<ReadOnlyMemory<byte>> pieces) =>
-        _connection is { } connection ? connection.Send(new Pieces(pieces, default), _generation) : SendResult.Closed;
-
-    /// <summary>Queues a copy of a sequence as one message. See the <c>Send</c> of several pieces.</summary>
-    /// <param name="data">Bytes to send.</param>
-    public SendResult Send(ReadOnlySequence<byte> data)
-    {
-        if (data.IsSingleSegment) return Send(data.FirstSpan);
-        return _connection is { } connection ? connection.Send(new Pieces(default, data), _generation) : SendResult.Closed;
-    }
-
     /// <inheritdoc/>
-    public SendResult Send(ReadOnlyMemory<byte> data) => Send(data.Span);
+    SendResult IConnection.Send(ReadOnlyMemory<byte> data) => Send(data.Span);
 
     /// <inheritdoc/>
     public SendResult Send(string text)
     {
         ArgumentNullException.ThrowIfNull(text);
-        return Send(text.AsSpan());
-    }
-
-    /// <summary>Queues the text as UTF-8, completely or not at all.</summary>
-    /// <param name="text">Text to send.</param>
-    public SendResult Send(ReadOnlySpan<char> text)
-    {
-        using Utf8Text encoded = new(text, stackalloc byte[Utf8Text.SmallBytes]);
-        return Send(encoded.Bytes);
-    }
-
-    /// <summary>
-    /// Queues memory without copying it. If the result is <see cref="SendResult.Queued"/>, the library owns the memory
-    /// and disposes it, on any thread, when it is sent or the connection ends. With any other result the caller keeps
-    /// ownership. If the memory throws later (from Dispose, or because other code disposed it), this connection ends
-    /// with <see cref="CloseCause.UserException"/> and a diagnostic event.
-    /// </summary>
-    /// <param name="owner">Owner of the memory.</param>
-    /// <param name="length">Number of bytes to send, from the start.</param>
-    public SendResult Send(IMemoryOwner<byte> owner, int length) => Send(default, owner, 0, length);
-
-    /// <summary>
-    /// Queues a copy of the head, followed by a part of the memory without a copy, as one message. For ownership see
-    /// <see cref="Send(IMemoryOwner{byte}, int)"/>.
-    /// </summary>
-    /// <param name="head">First bytes of the message; copied. May be empty.</param>
-    /// <param name="owner">Owner of the memory.</param>
-    /// <param name="offset">Offset of the first byte to send in the memory.</param>
-    /// <param name="length">Number of bytes to send.</param>
-    public SendResult Send(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
-    {
-        ArgumentNullException.ThrowIfNull(owner);
-        Memory<byte> memory = owner.Memory;
-        if ((uint)offset > (uint)memory.Length) Throw.OutOfRange(nameof(offset), offset, $"between 0 and {memory.Length}");
-        if ((uint)length > (uint)(memory.Length - offset)) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length - offset}");
-        return _connection is { } connection ? connection.SendOwned(head, owner, memory.Slice(offset, length), offset, _generation) : SendResult.Closed;
-    }
-
-    /// <summary>
-    /// Queues a part of shared bytes, without a copy from 16 KiB on. The caller keeps its reference, whatever the
-    /// result.
-    /// </summary>
-    /// <param name="bytes">Shared bytes. Many sessions may have them queued at the same time.</param>
-    /// <param name="offset">Offset of the first byte to send.</param>
-    /// <param name="length">Number of bytes to send.</param>
-    /// <exception cref="ObjectDisposedException">All references were released.</exception>
-    public SendResult Send(SharedBytes bytes, int offset, int length) => Send(default, bytes, offset, length);
-
-    /// <summary>Queues a copy of the head, followed by a part of shared bytes, as one message.</summary>
-    /// <param name="head">First bytes of the message, for example what differs between sessions; copied.</param>
-    /// <param name="bytes">Shared bytes, as in the other <c>Send</c> of shared bytes.</param>
-    /// <param name="offset">Offset of the first byte to send.</param>
-    /// <param name="length">Number of bytes to send.</param>
-    /// <exception cref="ObjectDisposedException">All references were released.</exception>
-    public SendResult Send(ReadOnlySpan<byte> head, SharedBytes bytes, int offset, int length)
-    {
-        ArgumentNullException.ThrowIfNull(bytes);
-        IMemoryOwner<byte> loan = bytes.Lend();
-        SendResult result = SendResult.Closed;
-        try
-        {
-            return result = Send(head, loan, offset, length);
-        }
-        finally
-        {
-            if (result != SendResult.Queued) loan.Dispose();
-        }
-    }
-
-    /// <summary>Queues a part of a file. See the other <c>Send</c> of a file.</summary>
-    /// <param name="file">File to send from. Many sessions may have parts of it queued at the same time.</param>
-    /// <param name="offset">Offset of the first byte to send.</param>
-    /// <param name="length">Number of bytes to send.</param>
-    public SendResult Send(FileSource file, long offset, long length) => Send(default, file, offset, length);
-
-    /// <summary>
-    /// Queues a copy of the head, followed by a part of a file, as one message. Where possible (epoll, io_uring,
-    /// without TLS) the kernel sends it from the page cache; otherwise the thread pool reads it in pieces. It counts as
-    /// 1 KiB per started GiB against the send limit, and with all its bytes in <see cref="BytesPending"/>. If another
-    /// thread sends it, it is included from the moment the loop processes it. The caller keeps its reference, whatever
-    /// the result. If the file is shorter than announced, the connection ends with <see cref="CloseCause.FileFailed"/>.
-    /// </summary>
-    /// <param name="head">First bytes of the message, such as a protocol header; copied. May be empty.</param>
-    /// <param name="file">File to send from. Many sessions may have parts of it queued at the same time.</param>
-    /// <param name="offset">Offset of the first byte to send.</param>
-    /// <param name="length">Number of bytes to send.</param>
-    /// <exception cref="ArgumentOutOfRangeException">The range is outside of the file.</exception>
-    /// <exception cref="ObjectDisposedException">All references to the file were released.</exception>
-    public SendResult Send(ReadOnlySpan<byte> head, FileSource file, long offset, long length)
-    {
-        ArgumentNullException.ThrowIfNull(file);
-        FileRange part = file.Lend(offset, length);
-        try
-        {
-            return _connection is { } connection ? connection.SendFile(head, part, _generation) : SendResult.Closed;
-        }
-        finally
-        {
-            part.File.EndLoan();
-        }
-    }
-
-    /// <summary>
-    /// Waits for queue space, then queues a head followed by a part of a file as one message. When the task completes,
-    /// the message is queued, not necessarily sent.
-    /// </summary>
-    /// <param name="head">First bytes of the message. May be reused when the task completes.</param>
-    /// <param name="file">File to send from.</param>
-    /// <param name="offset">Offset of the first byte to send.</param>
-    /// <param name="length">Number of bytes to send.</param>
-    /// <param name="cancellationToken">Cancels the wait.</param>
-    /// <exception cref="ArgumentOutOfRangeException">The range is outside of the file.</exception>
-    /// <exception cref="ObjectDisposedException">All references to the file were released.</exception>
-    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> head, FileSource file, long offset, long length, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(file);
-        FileRange part = file.Lend(offset, length);
-        try
-        {
-            return _connection is { } connection ? connection.SendAsync(head, default, default, part, _generation, cancellationToken) : new(SendResult.Closed);
-        }
-        finally
-        {
-            part.File.EndLoan();
-        }
+        return SendText(text);
     }
 
     /// <inheritdoc/>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
         _connection is { } connection ? connection.SendAsync(data, default, default, default, _generation, cancellationToken) : new(SendResult.Closed);
-
-    /// <summary>Waits for queue space, then queues two parts as one message. See the other <c>SendAsync</c>.</summary>
-    /// <param name="head">First part.</param>
-    /// <param name="body">Second part.</param>
-    /// <param name="cancellationToken">Cancels the wait.</param>
-    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default) =>
-        _connection is { } connection ? connection.SendAsync(head, body, default, default, _generation, cancellationToken) : new(SendResult.Closed);
-
-    /// <summary>
-    /// Waits for queue space, then queues a sequence as one message. Its memory may be reused when the task completes.
-    /// See the other <c>SendAsync</c>.
-    /// </summary>
-    /// <param name="data">Bytes to send.</param>
-    /// <param name="cancellationToken">Cancels the wait.</param>
-    public ValueTask<SendResult> SendAsync(ReadOnlySequence<byte> data, CancellationToken cancellationToken = default)
-    {
-        if (data.IsSingleSegment) return SendAsync(data.First, cancellationToken);
-        return _connection is { } connection ? connection.SendAsync(default, default, data, default, _generation, cancellationToken) : new(SendResult.Closed);
-    }
 
     /// <summary>Waits for queue space, then queues the text as UTF-8. See the other <c>SendAsync</c>.</summary>
     /// <param name="text">Text to send.</param>
@@ -509,24 +346,7 @@ public abstract partial class Session : IConnection
     public ValueTask<SendResult> SendAsync(string text, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(text);
-        byte[] bytes = ArrayPool<byte>.Shared.Rent(Encoding.UTF8.GetMaxByteCount(text.Length));
-        ValueTask<SendResult> sending = SendAsync(bytes.AsMemory(0, Encoding.UTF8.GetBytes(text, bytes)), cancellationToken);
-        if (!sending.IsCompleted) return SessionOrder.Keep(SessionOrder.Leave(), GiveBackAfter(sending, bytes));
-        ArrayPool<byte>.Shared.Return(bytes);
-        return sending;
-    }
-
-    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private static async ValueTask<SendResult> GiveBackAfter(ValueTask<SendResult> sending, byte[] bytes)
-    {
-        try
-        {
-            return await sending.ConfigureAwait(false);
-        }
-        finally
-        {
-            ArrayPool<byte>.Shared.Return(bytes);
-        }
+        return SendTextAsync(text, cancellationToken);
     }
 
     /// <summary>
@@ -582,13 +402,14 @@ public abstract partial class Session : IConnection
     /// <summary>
     /// Begins a graceful close. Every Close and CloseAsync of this session calls it. Override it for a protocol with a
     /// closing handshake: start the handshake, and call the base method when the peer has answered or a time limit has
-    /// passed. The wait of CloseAsync and <see cref="Close(TimeSpan)"/> continues until the connection has ended.
+    /// passed. The wait of CloseAsync and <see cref="CloseAndWait"/> continues until the connection has ended.
     /// Timeouts and the stop of a server without a deadline do not call it. Any thread, possibly several times, also
     /// after the end.
     /// </summary>
-    /// <param name="isBlocking">True if called by <see cref="Close(TimeSpan)"/>. If <see cref="IsOnSessionThread"/> is
+    /// <param name="isBlocking">True if called by <see cref="CloseAndWait"/>. If <see cref="IsOnSessionThread"/> is
     /// also true, a callback of this session blocks until the end: no other callback can run meanwhile, so the peer's
     /// answer cannot be processed.</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void BeginClose(bool isBlocking) => CloseWith(new CloseReason(CauseOfClose));
 
     /// <summary>
@@ -599,6 +420,7 @@ public abstract partial class Session : IConnection
     /// exception thrown here resets the connection. The session's thread.
     /// </summary>
     /// <param name="exception">Exception that was thrown.</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void EndAfterException(Exception exception) => AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
 
     /// <summary>
@@ -615,19 +437,19 @@ public abstract partial class Session : IConnection
     /// between this call and the close, it waits as <see cref="Close()"/> does. Over TLS it waits for at most one
     /// second.
     /// </summary>
-    /// <param name="peerFinished">True if, by the protocol, the peer sends nothing more although its FIN has not
-    /// arrived. False is the same as <see cref="Close()"/>.</param>
-    public void Close(bool peerFinished)
+    public void CloseWithoutLingering()
     {
-        if (peerFinished) ReportEndOfStream();
+        ReportEndOfStream();
         BeginClose(isBlocking: false);
     }
 
     /// <summary>
     /// For protocols: reports that the peer sends nothing more of interest, although its FIN has not arrived. A later
-    /// close does not wait for the FIN, as in <see cref="Close(bool)"/>; over TLS it waits for at most one second.
+    /// close does not wait for the FIN, as in <see cref="CloseWithoutLingering"/>; over TLS it waits for at most one
+    /// second.
     /// Bytes that arrive before the close cancel this. The session's thread only.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected void ReportEndOfStream() =>
         // Control items are processed before data items in the mailbox. If this one is late, the close only waits
         // longer.
@@ -644,6 +466,7 @@ public abstract partial class Session : IConnection
     /// </summary>
     /// <param name="error">Description of the violation. Its message follows the text "the peer broke the rules of the
     /// protocol: ".</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected void ReportProtocolError(Exception error)
     {
         ArgumentNullException.ThrowIfNull(error);
@@ -727,6 +550,7 @@ public abstract partial class Session : IConnection
     /// if the session has ended. Any thread.
     /// </summary>
     /// <exception cref="InvalidOperationException">The session has no connection yet.</exception>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     public ValueTask<CloseReason> EndedAsync()
     {
         EndWait wait = new(this, default);
@@ -756,7 +580,7 @@ public abstract partial class Session : IConnection
     /// <returns>The reason of the end; cause None if there never was a connection.</returns>
     /// <exception cref="NetworkException">Category Timeout: the session has not ended one second after the abort. The
     /// message names the callback that is still running.</exception>
-    public CloseReason Close(TimeSpan timeout)
+    public CloseReason CloseAndWait(TimeSpan timeout)
     {
         Engine.CheckWait(timeout);
         if (_loop is not { } loop) return default;
@@ -812,6 +636,7 @@ public abstract partial class Session : IConnection
     /// Performs <see cref="ShutdownSend"/>. Override it, like <see cref="BeginClose"/>, in a protocol that sends a
     /// message at the end of its sending side. Any thread.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void BeginShutdownSend()
     {
         if (_connection is not { } connection) return;
@@ -877,6 +702,7 @@ public abstract partial class Session : IConnection
     /// <returns>The same bytes, writable.</returns>
     /// <exception cref="InvalidOperationException">The span is not data of the running callback, or no such callback of
     /// the session runs on this thread.</exception>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected Span<byte> Writable(ReadOnlySpan<byte> received)
     {
         if (RunningStrand is { } strand) return strand.Writable(received);
@@ -933,6 +759,7 @@ public abstract partial class Session : IConnection
     /// </summary>
     /// <param name="remote">Address of the client; null keeps the current one.</param>
     /// <param name="local">Address that the client connected to; null keeps the current one.</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected void ReplaceEndPoints(EndPoint? remote, EndPoint? local)
     {
         if (remote is not null) Volatile.Write(ref _remoteEndPoint, remote);
@@ -1040,6 +867,7 @@ public abstract partial class Session : IConnection
     /// with its own message format returns the number of that format, so that a broadcast is encoded once for all
     /// members that share it. Default 0: no class. Called on any thread that joins the session.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected internal virtual int MemberClass => 0;
 
     /// <summary>
@@ -1047,9 +875,11 @@ public abstract partial class Session : IConnection
     /// instead. Every <c>Broadcast</c> without an encoder throws with this sentence, on each group that such a session
     /// has joined and on the group of all sessions of its server. Default null: plain bytes are allowed. Any thread.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected internal virtual string? BroadcastRefusal => null;
 
     /// <summary>Whether broadcasts are queued, held or skipped for this session. The session's thread only.</summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected BroadcastGate BroadcastGate
     {
         get => _connection is not { } connection ? BroadcastGate.Shut : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.BroadcastGate;
@@ -1067,6 +897,7 @@ public abstract partial class Session : IConnection
     /// Called first. The session has an id and, if accepted, a peer; nothing can be sent yet. Close here rejects the
     /// connection.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void OnConnecting()
     {
     }
@@ -1078,6 +909,7 @@ public abstract partial class Session : IConnection
     /// receives the connection, because the session is then created later. Its duration does not count against
     /// <see cref="TlsOptions.HandshakeTimeout"/>.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void OnTlsHandshakeStarting()
     {
     }
@@ -1106,6 +938,7 @@ public abstract partial class Session : IConnection
     /// connected.
     /// </summary>
     /// <param name="reason">Reason of the failure.</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void OnConnectFailed(CloseReason reason)
     {
     }
@@ -1143,6 +976,7 @@ public abstract partial class Session : IConnection
     /// <param name="bytes">Length of the message in bytes.</param>
     /// <returns>True to queue the message; false to reject it: <c>Send</c> then returns
     /// <see cref="SendResult.Refused"/>.</returns>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual bool OnSending(long bytes) => true;
 
     /// <summary>
@@ -1152,6 +986,7 @@ public abstract partial class Session : IConnection
     /// </summary>
     /// <param name="sent">Number of bytes since the last call.</param>
     /// <param name="pending">Number of bytes still pending: <see cref="BytesPending"/>.</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void OnSent(long sent, long pending)
     {
     }
@@ -1164,6 +999,7 @@ public abstract partial class Session : IConnection
     /// another callback.
     /// </summary>
     /// <param name="reason">First cause of the end, as in OnDisconnected.</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void OnDisconnecting(CloseReason reason)
     {
     }
@@ -1184,6 +1020,7 @@ public abstract partial class Session : IConnection
     /// <see cref="CloseCause.ServerStopped"/>. An override may send a last message, or finish its work and close later;
     /// connections still open at the deadline are reset.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual void OnServerStopping() => CloseWith(new CloseReason(CloseCause.ServerStopped));
 
     /// <summary>Called last and exactly once, when the connection has ended.</summary>
@@ -1222,6 +1059,7 @@ public abstract partial class Session : IConnection
     /// library.</param>
     /// <param name="outcome">Sentence of the diagnostic event that says what the peer receives: <c>The client gets
     /// 500.</c> Null: the connection continues.</param>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected void ReportException(Exception exception, string what, string? advice = null, string? outcome = null)
     {
         ArgumentNullException.ThrowIfNull(exception);
@@ -1417,6 +1255,7 @@ public abstract partial class Session : IConnection
     /// sends and posts to any session do not wake a sleeping loop directly. See <see cref="WakeUpBatch"/>. Any thread;
     /// outside of the pool it has no effect.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     public WakeUpBatch BatchWakeUps() => _loop is { } loop ? new WakeUpBatch(loop.Engine) : default;
 
     /// <summary>
@@ -1453,6 +1292,7 @@ public abstract partial class Session : IConnection
     /// Name of this session in diagnostic events: the name of its class. A class that stands for an object of another
     /// library returns the name that users know. Called on any thread; must not throw.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected virtual string DiagnosticName => GetType().Name;
 
     /// <summary>Returns the name of a callback for diagnostic events.</summary>

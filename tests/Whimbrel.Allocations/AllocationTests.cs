@@ -168,7 +168,7 @@ public sealed class AllocationTests
                 left -= part;
             }
 
-            session.Send(message);
+            session.Send(Outgoing.Written(message));
             return unread.Length;
         }));
         Socket client = rig.Connect();
@@ -389,11 +389,11 @@ public sealed class AllocationTests
         ReadOnlyMemory<byte>[] many = [.. Enumerable.Repeat<ReadOnlyMemory<byte>>(large.AsMemory(0, 1000), 40)];
         using Rig rig = new(engine, () => new ScriptedSession((session, unread) =>
         {
-            session.Send(unread, large);
-            session.Send([small[0], large, small[1]]);
-            session.Send(small);
-            session.Send(many);
-            session.SendAsync(small[0], large).GetAwaiter().GetResult();
+            session.Send(Outgoing.Pieces(unread, large));
+            session.Send(Outgoing.Pieces([small[0], large, small[1]]));
+            session.Send(Outgoing.Pieces(small));
+            session.Send(Outgoing.Pieces(many));
+            session.SendAsync(Outgoing.Pieces([small[0], large])).GetAwaiter().GetResult();
             return unread.Length;
         }));
         Socket client = rig.Connect();
@@ -414,10 +414,10 @@ public sealed class AllocationTests
         SharedBytes shared = new(new byte[length + 1]);
         using Rig rig = new(engine, () => new ScriptedSession((session, unread) =>
         {
-            session.Send(unread, own.AddReference().Lend(), 1, length);
+            session.Send(Outgoing.Owned(own.AddReference().Lend(), 1, length).WithHead(unread));
             own.Dispose();
-            session.Send(unread, shared, 1, length);
-            session.Send(shared, 0, 100);
+            session.Send(Outgoing.Shared(shared, 1, length).WithHead(unread));
+            session.Send(Outgoing.Shared(shared, 0, 100));
             return unread.Length;
         }));
         Socket client = rig.Connect();

@@ -26,7 +26,7 @@ public sealed class CallTests
     [InlineData("Task.Delay(1).Wait()", "Task.Delay(1).Wait()")]
     [InlineData("SendAsync(\"x\").AsTask().GetAwaiter().GetResult()", "SendAsync(\"x\").AsTask().GetAwaiter().GetResult()")]
     [InlineData("new SemaphoreSlim(1).Wait()", "new SemaphoreSlim(1).Wait()")]
-    [InlineData("Close(TimeSpan.FromSeconds(1))", "Close(TimeSpan.FromSeconds(1))")]
+    [InlineData("CloseAndWait(TimeSpan.FromSeconds(1))", "CloseAndWait(TimeSpan.FromSeconds(1))")]
     public async Task Blocking_in_a_callback_is_reported(string call, string expected)
     {
         Assert.Equal([$"WHIM0004 {expected}"], await Analysis.OfAsync($"class Chat : Session {{ protected override void OnConnected() {{ {call}; }} }}"));

@@ -106,7 +106,8 @@ public sealed partial class EpollCallTests
         protected override void OnReceived(ReadOnlySpan<byte> data)
         {
             Send(new byte[AnswerBytes]);
-            Close(peerFinished);
+            if (peerFinished) CloseWithoutLingering();
+            else Close();
         }
     }
 

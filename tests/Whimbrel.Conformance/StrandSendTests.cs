@@ -197,7 +197,7 @@ public sealed class StrandSendTests
             switch (what)
             {
                 case "owned" or "much owned":
-                    Assert.Equal(SendResult.Queued, first.Send(new Memory(other), other.Length));
+                    Assert.Equal(SendResult.Queued, first.Send(Outgoing.Owned(new Memory(other), other.Length)));
                     break;
                 case "awaited":
                     ValueTask<SendResult> sent = first.SendAsync(other, TestContext.Current.CancellationToken);
@@ -208,7 +208,7 @@ public sealed class StrandSendTests
                     Assert.Equal(SendResult.Queued, rig.Server.Sessions.Broadcast(other));
                     break;
                 case "file":
-                    Assert.Equal(SendResult.Queued, first.Send(file, 0, other.Length));
+                    Assert.Equal(SendResult.Queued, first.Send(Outgoing.File(file, 0, other.Length)));
                     break;
                 default:
                     Assert.Equal(SendResult.Queued, first.Send(other));

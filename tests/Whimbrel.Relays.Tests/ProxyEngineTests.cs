@@ -24,7 +24,7 @@ public sealed class ProxyEngineTests
         {
             MessageWriter writer = new();
             header.Write(writer, hasChecksum: true);
-            Send(writer);
+            Send(Outgoing.Written(writer));
             if (tls is not null) UpgradeToTls(tls);
         }
 

@@ -203,7 +203,7 @@ internal sealed partial class SimSession
             case 0:
                 how = "in two";
                 int cut = _world.Random.Next(message.Length + 1);
-                result = Send(message.AsSpan(0, cut), message.AsSpan(cut));
+                result = Send(Outgoing.Pieces(message.AsSpan(0, cut), message.AsSpan(cut)));
                 break;
             case 1:
                 how = "owned";
@@ -288,7 +288,7 @@ internal sealed partial class SimSession
     {
         CountedMemory memory = new(_world, message);
         _world.OwnedAlive++;
-        SendResult result = Send(memory, message.Length);
+        SendResult result = Send(Outgoing.Owned(memory, message.Length));
         if (result != SendResult.Queued) memory.Dispose();
         return result;
     }

@@ -197,12 +197,12 @@ public sealed class InboxTests
                     break;
                 case 2:
                     int cut = _random.Next(message.Length);
-                    Assert.Equal(SendResult.Queued, place.Session.Send(message.AsSpan(0, cut), message.AsSpan(cut)));
+                    Assert.Equal(SendResult.Queued, place.Session.Send(Outgoing.Pieces(message.AsSpan(0, cut), message.AsSpan(cut))));
                     place.Expected.Add(message);
                     break;
                 case 3:
                     int head = _random.Next(message.Length);
-                    Assert.Equal(SendResult.Queued, place.Session.Send(message.AsSpan(0, head), new Owned(message), head, message.Length - head));
+                    Assert.Equal(SendResult.Queued, place.Session.Send(Outgoing.Owned(new Owned(message), head, message.Length - head).WithHead(message.AsSpan(0, head))));
                     place.Expected.Add(message);
                     break;
                 case 4:

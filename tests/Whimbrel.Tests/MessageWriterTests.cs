@@ -68,7 +68,7 @@ public sealed class MessageWriterTests
         writer.Write(new byte[50_000]);
         MemoryHandle pin = writer.GetMemory(10).Pin();
         Assert.Throws<InvalidOperationException>(writer.Clear);
-        Assert.Throws<InvalidOperationException>(() => new Silent().Send(writer));
+        Assert.Throws<InvalidOperationException>(() => new Silent().Send(Outgoing.Written(writer)));
         Assert.Equal(50_000, writer.Length);
         pin.Dispose();
         writer.Clear();
@@ -168,7 +168,7 @@ public sealed class MessageWriterTests
         private void SendWritten(List<byte> message)
         {
             Assert.Equal(message.Count, writer.Length);
-            Assert.Equal(SendResult.Queued, Send(writer));
+            Assert.Equal(SendResult.Queued, Send(Outgoing.Written(writer)));
             Assert.Equal(0, writer.Length);
             Model.AddRange(message);
             message.Clear();

@@ -125,9 +125,9 @@ public sealed class ReserveTests
             switch (random.Next(8))
             {
                 case 0:
-                    return Taken(Send(data.AsSpan(0, data.Length / 2), data.AsSpan(data.Length / 2)), data);
+                    return Taken(Send(Outgoing.Pieces(data.AsSpan(0, data.Length / 2), data.AsSpan(data.Length / 2))), data);
                 case 1:
-                    return Taken(Send(new Owner([.. data]), data.Length), data);
+                    return Taken(Send(Outgoing.Owned(new Owner([.. data]), data.Length)), data);
                 case 2 when data.Length > 0:
                     // Refused by the mailbox, which only the pool uses: batched data was sent first, and the reserved
                     // space is lost.
@@ -140,9 +140,9 @@ public sealed class ReserveTests
                     Awaited(sending);
                     return data.Length > 0;
                 case 4:
-                    return Taken(Send(Pieces(data)), data);
+                    return Taken(Send(Outgoing.Pieces(Pieces(data))), data);
                 case 5:
-                    ValueTask<SendResult> two = SendAsync(data.AsMemory(0, data.Length / 3), data.AsMemory(data.Length / 3));
+                    ValueTask<SendResult> two = SendAsync(Outgoing.Pieces([data.AsMemory(0, data.Length / 3), data.AsMemory(data.Length / 3)]));
                     Model.AddRange(data);
                     Awaited(two);
                     return data.Length > 0;

@@ -409,7 +409,7 @@ internal sealed class Link
         if (Admit((long)head.Length + body.Length) is not { } bridge) return false;
         if (IsOverBudget(bridge, head.Length + body.Length)) return SendOverBudget(bridge, head, body);
         FlushMulticasts();
-        SendResult result = bridge.Send(head, body);
+        SendResult result = bridge.Send(Outgoing.Pieces(head, body));
         return result == SendResult.Queued || (result == SendResult.Full && SendOverBudget(bridge, head, body));
     }
 
@@ -657,7 +657,7 @@ internal sealed class Link
             // During a handshake nothing was sent that could be lost, and a close would wait for a silent peer.
             if (isInHandshake) bridge.Abort();
             // Queued data is sent, and the close does not wait for the peer's FIN, because the original closed at once.
-            else bridge.Close(peerFinished: true);
+            else bridge.CloseWithoutLingering();
             if (isEnder) End(bridge);
         }
 
@@ -671,7 +671,7 @@ internal sealed class Link
     internal void SocketClosed(Session bridge)
     {
         FlushMulticasts();
-        bridge.Close(peerFinished: true);
+        bridge.CloseWithoutLingering();
     }
 
     /// <summary>Reports the end after a callback during which another thread disconnected.</summary>

@@ -90,7 +90,7 @@ public abstract partial class HttpClientSession : Session
             if (!contentType.IsEmpty) writer.Field(HttpField.ContentType, contentType);
             if (!body.IsEmpty || verb is HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch) writer.ContentLength(body.Length);
             writer.EndHead();
-            result = Send(head[..writer.Length], body);
+            result = Send(Outgoing.Pieces(head[..writer.Length], body));
             return Sent(result, verb == HttpVerb.Head, HttpMetrics.NameOf(verb), activity);
         }
         finally
@@ -116,7 +116,8 @@ public abstract partial class HttpClientSession : Session
         byte[]? rented = null;
         Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         int length = request.WriteHead(head, asksForCoding: false, null, trace);
-        SendResult result = Sent(Send(head[..length], request.Body.Span), request.IsHead, request.Method, activity);
+        SendResult sent = Send(Outgoing.Pieces(head[..length], request.Body.Span));
+        SendResult result = Sent(sent, request.IsHead, request.Method, activity);
         if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
         if (activity is not null && result != SendResult.Queued) EndTrace(activity, result);
         return result;

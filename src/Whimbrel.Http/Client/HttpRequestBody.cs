@@ -82,7 +82,9 @@ internal sealed class HttpRequestBody(HttpExchange exchange, long length) : OneW
         line += digits;
         "\r\n"u8.CopyTo(_line.AsSpan(line));
         _hasChunk = true;
-        Check(await exchange.Session.SendAsync(_line.AsMemory(0, line + 2), piece, stop).ConfigureAwait(false));
+        ReadOnlyMemory<byte> size = _line.AsMemory(0, line + 2);
+        ValueTask<SendResult> sending = exchange.Session.SendAsync(Outgoing.Pieces([size, piece]), stop);
+        Check(await sending.ConfigureAwait(false));
     }
 
     private void Check(SendResult result)

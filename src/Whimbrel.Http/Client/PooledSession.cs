@@ -103,7 +103,7 @@ internal sealed class PooledSession : Session
         Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         head = head[..request.WriteHead(head, _pool.Options.Decompress, exchange.Cookies, exchange.Trace)];
         bool isSmall = exchange.IsSmall;
-        SendResult result = Send(head, isSmall ? request.Body.Span : default);
+        SendResult result = Send(Outgoing.Pieces(head, isSmall ? request.Body.Span : default));
         if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
         if (result == SendResult.Full)
         {

@@ -45,7 +45,9 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
     {
         Span<byte> head = stackalloc byte[FrameFormat.MostHeader + FrameFormat.MostVarint];
         int length = Format.WriteHead(head, message, header);
-        return Format.DelimiterBytes is { Length: > 0 } delimiter ? Send(message, delimiter) : Send(head[..length], message);
+        return Format.DelimiterBytes is { Length: > 0 } delimiter
+            ? SendPieces(message, delimiter)
+            : SendPieces(head[..length], message);
     }
 
     /// <summary>

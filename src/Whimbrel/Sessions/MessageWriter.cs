@@ -6,7 +6,7 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel;
 
 /// <summary>
-/// A buffer in which serializers write one message of any length, before <see cref="Session.Send(MessageWriter)"/>
+/// A buffer in which serializers write one message of any length, before <see cref="Session.Send(in Outgoing)"/>
 /// queues it completely: for Utf8JsonWriter, MessagePack and any user of <see cref="IBufferWriter{T}"/>. Create one for
 /// each loop, thread or session and reuse it: messages then allocate nothing. Any thread, one at a time.
 /// </summary>
@@ -48,8 +48,7 @@ public sealed class MessageWriter : IBufferWriter<byte>
     public int Length => (int)_before + (_last?.Length ?? 0);
 
     /// <summary>
-    /// The message so far, for sends of several pieces, such as
-    /// <see cref="Session.SendAsync(ReadOnlySequence{byte}, CancellationToken)"/>. Valid until the next use of the
+    /// The message so far, for other readers; <see cref="Outgoing.Written"/> sends it. Valid until the next use of the
     /// writer.
     /// </summary>
     public ReadOnlySequence<byte> Written
@@ -82,7 +81,7 @@ public sealed class MessageWriter : IBufferWriter<byte>
     /// <summary>
     /// Returns memory after the written bytes. It is bound to the writer: after the message was sent or cleared, using
     /// it throws <see cref="InvalidOperationException"/> until the next call. While it is pinned,
-    /// <see cref="Session.Send(MessageWriter)"/> and <see cref="Clear"/> throw instead of releasing it.
+    /// <see cref="Session.Send(in Outgoing)"/> and <see cref="Clear"/> throw instead of releasing it.
     /// </summary>
     /// <param name="sizeHint">Minimum number of bytes; 0 for any.</param>
     /// <exception cref="InvalidOperationException">The message would be longer than the limit of the

@@ -1,3 +1,4 @@
+using System.ComponentModel;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
@@ -31,6 +32,7 @@ public abstract partial class Session : IReceiveBuffer
     /// <param name="skipLimitBytes">Number of bytes discarded for a disposed reader; with one more byte the session
     /// closes. 0 closes at the first byte. Default 256 KiB.</param>
     /// <exception cref="InvalidOperationException">The session has a body already, or is ending.</exception>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected BodyStream StartBody(long skipLimitBytes = 256 * 1024)
     {
         if (skipLimitBytes < 0) Throw.OutOfRange(nameof(skipLimitBytes), skipLimitBytes, "0 or more");
@@ -48,6 +50,7 @@ public abstract partial class Session : IReceiveBuffer
     /// fill one read.</param>
     /// <returns>Number of bytes consumed, from the start.</returns>
     /// <exception cref="InvalidOperationException">The session has no body.</exception>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected int DeliverBody(ReadOnlySpan<byte> data) => Body(nameof(DeliverBody)).Offer(data);
 
     /// <summary>
@@ -56,6 +59,7 @@ public abstract partial class Session : IReceiveBuffer
     /// <param name="failure">Exception for the reader's next read if the body is incomplete; readers of streams expect
     /// an <see cref="IOException"/>. Null: the body is complete.</param>
     /// <exception cref="InvalidOperationException">The session has no body.</exception>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected void EndBody(Exception? failure = null)
     {
         BodyStream body = Body(nameof(EndBody));
@@ -122,6 +126,7 @@ public abstract partial class Session : IReceiveBuffer
     /// the connection sets its own. A session that overrides <see cref="OnReceivedAsync"/> gets copies and does not use
     /// the array.
     /// </remarks>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected byte[]? ReceiveBuffer
     {
         get => _receiving as byte[];
@@ -191,6 +196,7 @@ public abstract partial class Session : IReceiveBuffer
     /// paused or held it waits for the end of that; a pending <see cref="SetMinimumBytes"/> stays in effect. Any
     /// thread. No effect after the end.
     /// </summary>
+    [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected internal void DeliverAgain()
     {
         if (RunningStrand is { } strand)

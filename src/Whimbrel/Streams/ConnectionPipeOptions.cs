@@ -34,7 +34,8 @@ public sealed class ConnectionPipeOptions
 
     /// <summary>
     /// Whether a pipe with both halves completed waits for the peer's FIN, within the limits of a close. Default true.
-    /// False is for protocols in which the peer sends nothing more at that point: <see cref="Session.Close(bool)"/>.
+    /// False is for protocols in which the peer sends nothing more at that point:
+    /// <see cref="Session.CloseWithoutLingering"/>.
     /// </summary>
     public bool AwaitsPeer { get; init; } = true;
 

@@ -234,7 +234,7 @@ public sealed class ConnectionStream : Stream
     public ValueTask WriteAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
-        return Written(_session.SendAsync(head, body, cancellationToken));
+        return Written(_session.SendAsync(Outgoing.Pieces([head, body]), cancellationToken));
     }
 
     private ValueTask Written(ValueTask<SendResult> sending)

@@ -59,13 +59,17 @@ internal sealed class PipeSession : Session
 
     internal void OutputCompleted(Exception? exception) => Completed(OutputBit, exception);
 
-    internal void CloseByOwner() => Close(!_options.AwaitsPeer);
+    internal void CloseByOwner()
+    {
+        if (_options.AwaitsPeer) Close();
+        else CloseWithoutLingering();
+    }
 
     private void Completed(int half, Exception? exception)
     {
         int before = Interlocked.Or(ref _completed, half);
         if (exception is not null) AbortWith(new CloseReason(CloseCause.LocalAbort, 0, exception));
-        else if ((before | half) == (InputBit | OutputBit)) Close(!_options.AwaitsPeer);
+        else if ((before | half) == (InputBit | OutputBit)) CloseByOwner();
         else if (half == OutputBit) ShutdownSend();
     }
 

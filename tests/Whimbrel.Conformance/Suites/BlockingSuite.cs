@@ -57,7 +57,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             };
             s.AtReceived = (x, data) =>
             {
-                if (data[0] == 'b') ended = x.Close(s_patience);
+                if (data[0] == 'b') ended = x.CloseAndWait(s_patience);
             };
         });
         for (int i = 0; i < 2; i++)
@@ -66,7 +66,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             peer.Write(i == 0 ? "b" : "x");
             RecordingSession session = server.Session(i);
             session.UntilReceived(1);
-            Task closing = i == 1 ? Task.Run(() => ended = session.Close(s_patience)) : Task.CompletedTask;
+            Task closing = i == 1 ? Task.Run(() => ended = session.CloseAndWait(s_patience)) : Task.CompletedTask;
             Assert.Empty(peer.ReadToEnd());
             peer.ShutdownSend();
             Assert.True(closing.Wait(s_patience), "it blocks for ever");
@@ -216,9 +216,9 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             Assert.True(report.IsComplete);
             Assert.Equal(1, report.Drained + report.Aborted);
             Assert.Equal(default, other.Stop(TimeSpan.FromSeconds(5)));
-            Assert.Equal(CloseCause.LocalClose, neighbour!.Close(s_patience).Cause);
+            Assert.Equal(CloseCause.LocalClose, neighbour!.CloseAndWait(s_patience).Cause);
             Assert.True(neighbour.IsOver);
-            Assert.Equal(CloseCause.LocalClose, neighbour.Close(TimeSpan.Zero).Cause);
+            Assert.Equal(CloseCause.LocalClose, neighbour.CloseAndWait(TimeSpan.Zero).Cause);
             x.Send("stopped"u8);
         });
         Peer near = rig.ConnectPeer(server.EndPoint!);
@@ -267,7 +267,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         RecordingServer server = rig.Serve();
         rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        Assert.Equal(CloseCause.LocalClose, session.Close(TimeSpan.FromMilliseconds(20)).Cause);
+        Assert.Equal(CloseCause.LocalClose, session.CloseAndWait(TimeSpan.FromMilliseconds(20)).Cause);
         Assert.True(session.IsOver);
     });
 
@@ -279,13 +279,13 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         RecordingSession session = server.Connected();
         rig.OnLoop(session.Loop, () =>
         {
-            Assert.Throws<InvalidOperationException>(() => session.Close(s_patience));
+            Assert.Throws<InvalidOperationException>(() => session.CloseAndWait(s_patience));
             Assert.Throws<InvalidOperationException>(() => server.Stop(s_patience));
             Assert.Throws<InvalidOperationException>(() => server.Start(s_patience));
         });
         Assert.True(session.IsConnected);
         Assert.True(server.IsAccepting);
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Close(TimeSpan.FromMilliseconds(-2)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.CloseAndWait(TimeSpan.FromMilliseconds(-2)));
         Assert.Throws<ArgumentOutOfRangeException>(() => server.Stop(TimeSpan.FromMilliseconds(-2)));
     });
 

@@ -51,7 +51,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void A_class_with_its_own_close_is_called_for_every_form_of_a_close_and_decides_the_end() => Run(rig =>
     {
         Task<CloseReason>? awaited = null;
-        Action<Session>[] forms = [static s => s.Close(), static s => s.Close(peerFinished: true), s => awaited = s.CloseAsync().AsTask()];
+        Action<Session>[] forms = [static s => s.Close(), static s => s.CloseWithoutLingering(), s => awaited = s.CloseAsync().AsTask()];
         foreach (Action<Session> form in forms)
         {
             RecordingServer server = rig.Serve(s =>
@@ -223,8 +223,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             results.Add(x.Send("before"u8));
             x.ShutdownSend();
             results.Add(x.Send("after"u8));
-            results.Add(x.Send("af"u8, "ter"u8));
-            results.Add(x.Send(new Memory("after"), 5));
+            results.Add(x.Send(Outgoing.Pieces("af"u8, "ter"u8)));
+            results.Add(x.Send(Outgoing.Owned(new Memory("after"), 5)));
             x.ShutdownSend();
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -402,7 +402,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>
             {
-                if (inOnePiece) x.Send(new Memory(data), data.Length);
+                if (inOnePiece) x.Send(Outgoing.Owned(new Memory(data), data.Length));
                 else x.Send(data);
                 x.Close();
             },
@@ -432,7 +432,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         {
             if (elsewhere) return;
             x.Send(data);
-            x.Close(peerFinished: true);
+            x.CloseWithoutLingering();
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         // One byte: bytes of a longer message after the close would arrive as well.
@@ -444,7 +444,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             rig.Elsewhere(() =>
             {
                 session.Send(data);
-                session.Close(peerFinished: true);
+                session.CloseWithoutLingering();
             });
             rig.Join();
         }
@@ -474,7 +474,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             if (pending < 900_000 && session.Send(new byte[100_000]) == SendResult.Queued) sent += 100_000;
         }
 
-        session.Close(peerFinished: true);
+        session.CloseWithoutLingering();
         rig.Settle();
         peer.Write("and another one");
         rig.Settle();
@@ -492,7 +492,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>
             {
-                x.Send(new Memory(data), data.Length);
+                x.Send(Outgoing.Owned(new Memory(data), data.Length));
                 x.Close();
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(600), SendBufferBytes = 8192, SendLimitBytes = 4 * Large });

@@ -52,7 +52,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 // With real cryptography each connect costs milliseconds on both sides.
                 if (Interlocked.Increment(ref rounds) > (rig.Tls == TlsKind.Portable ? 6 : 50)) return;
                 x.Send(new byte[20_000]);
-                x.Send("a"u8, "b"u8);
+                x.Send(Outgoing.Pieces("a"u8, "b"u8));
                 server!.Broadcast("to all"u8);
                 group.Broadcast(new byte[1000], x);
                 x.PauseReceiving();

@@ -176,7 +176,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
             static s => s.AtReceived = static (x, data) =>
             {
                 for (int i = 0; i < 100; i++) x.Send("ten bytes."u8);
-                x.Send("head "u8, "body"u8);
+                x.Send(Outgoing.Pieces("head "u8, "body"u8));
                 x.Send("text");
                 x.Send(ReadOnlySpan<byte>.Empty);
                 x.Send(new byte[40_000]);
@@ -186,9 +186,9 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
                 x.CallReserve(100);
                 x.CallCommit(0);
                 IMemoryOwner<byte> small = MemoryPool<byte>.Shared.Rent(100);
-                if (x.Send(small, 100) != SendResult.Queued) small.Dispose();
+                if (x.Send(Outgoing.Owned(small, 100)) != SendResult.Queued) small.Dispose();
                 IMemoryOwner<byte> large = MemoryPool<byte>.Shared.Rent(30_000);
-                if (x.Send(large, 30_000) != SendResult.Queued) large.Dispose();
+                if (x.Send(Outgoing.Owned(large, 30_000)) != SendResult.Queued) large.Dispose();
                 _ = x.SendAsync(new byte[11]).AsTask();
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
@@ -206,9 +206,9 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         rig.Elsewhere(() =>
         {
             session.Send("12345"u8);
-            session.Send("6"u8, "7"u8);
+            session.Send(Outgoing.Pieces("6"u8, "7"u8));
             IMemoryOwner<byte> owner = MemoryPool<byte>.Shared.Rent(8);
-            if (session.Send(owner, 8) != SendResult.Queued) owner.Dispose();
+            if (session.Send(Outgoing.Owned(owner, 8)) != SendResult.Queued) owner.Dispose();
         });
         rig.Join();
         peer.Read(15);

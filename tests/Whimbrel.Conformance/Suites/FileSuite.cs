@@ -26,8 +26,8 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
             x.Send("before "u8);
-            Assert.Equal(SendResult.Queued, x.Send("head "u8, source, 0, size));
-            Assert.Equal(SendResult.Queued, x.Send(source, 0, size));
+            Assert.Equal(SendResult.Queued, x.Send(Outgoing.File(source, 0, size).WithHead("head "u8)));
+            Assert.Equal(SendResult.Queued, x.Send(Outgoing.File(source, 0, size)));
             x.Send(" behind"u8);
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -35,7 +35,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0 && session.BytesSent == (2 * size) + 19, "all to be counted");
         // From another thread, too; data after a complete file is sent without waiting for more.
-        Assert.Equal(SendResult.Queued, session.Send("head "u8, source, 0, size));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, size).WithHead("head "u8)));
         Assert.Equal(SendResult.Queued, session.Send("last"u8));
         Assert.Equal([.. "head "u8, .. data, .. "last"u8], peer.Read(size + 9));
         UntilClosed(rig, source);
@@ -49,9 +49,9 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         FileSource source = new(file.Path);
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
-            x.Send(source, 299_990, 10);
-            x.Send(source, 1, 200_000);
-            x.Send(source, 300_000, 0);
+            x.Send(Outgoing.File(source, 299_990, 10));
+            x.Send(Outgoing.File(source, 1, 200_000));
+            x.Send(Outgoing.File(source, 300_000, 0));
         });
         Assert.Equal([.. data[299_990..], .. data[1..200_001]], rig.ConnectPeer(server.EndPoint!).Read(200_010));
         UntilClosed(rig, source);
@@ -65,18 +65,18 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         (RecordingSession session, Peer peer) = Pair(rig);
         rig.OnLoop(session, () =>
         {
-            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(source, -1, 1));
-            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(source, 0, -1));
-            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(source, 1, 100));
-            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(source, long.MaxValue, 1));
-            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(source, 1, long.MaxValue));
+            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.File(source, -1, 1)));
+            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.File(source, 0, -1)));
+            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.File(source, 1, 100)));
+            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.File(source, long.MaxValue, 1)));
+            Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.File(source, 1, long.MaxValue)));
         });
         // It has grown since it was opened.
         File.AppendAllText(file.Path, "more");
-        Assert.Equal(SendResult.Queued, session.Send(source, 100, 4));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 100, 4)));
         Assert.Equal("more", peer.ReadText(4));
         UntilClosed(rig, source);
-        Assert.Throws<ObjectDisposedException>(() => session.Send(source, 0, 1));
+        Assert.Throws<ObjectDisposedException>(() => session.Send(Outgoing.File(source, 0, 1)));
         Assert.Throws<ObjectDisposedException>(source.Dispose);
         Assert.Throws<ObjectDisposedException>(source.AddReference);
     });
@@ -90,7 +90,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         (RecordingSession session, Peer peer) = Pair(rig, SlowConsumer.DropNewest, limit: 4096);
         rig.OnLoop(session, () =>
         {
-            for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, session.Send(source, 0, large));
+            for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, large)));
         });
         rig.OnLoop(session, static () => { });
         rig.Settle();
@@ -99,10 +99,10 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         {
             // 1 KiB of the limit is left, for any kind of message.
             Assert.Equal(SendResult.Full, session.Send(new byte[1025].AsSpan()));
-            Assert.Equal(SendResult.Full, session.Send("x"u8, source, 0, large));
+            Assert.Equal(SendResult.Full, session.Send(Outgoing.File(source, 0, large).WithHead("x"u8)));
             Assert.Equal(SendResult.Queued, session.Send(new byte[1000].AsSpan()));
-            Assert.Equal(SendResult.Full, session.Send(source, 0, large));
-            Assert.Equal(SendResult.Queued, session.Send(source, 0, 24));
+            Assert.Equal(SendResult.Full, session.Send(Outgoing.File(source, 0, large)));
+            Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, 24)));
             Assert.Equal(SendResult.Full, session.Send("x"u8));
         });
         peer.Reset();
@@ -120,7 +120,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         (RecordingSession session, Peer peer) = Wide(rig, s => s.AtData = (x, _) =>
         {
             answers++;
-            x.Send(source, 0, large);
+            x.Send(Outgoing.File(source, 0, large));
             return 1;
         });
         peer.Write("1");
@@ -145,7 +145,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         using TestFile file = new(length, end);
         FileSource source = new(file.Path);
         (RecordingSession session, Peer peer) = Wide(rig);
-        Assert.Equal(SendResult.Queued, session.Send(source, 0, length));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, length)));
         source.Dispose();
         rig.Settle();
         Assert.InRange(session.BytesPending, length / 2, length);
@@ -179,7 +179,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         using TestFile file = new(large, []);
         FileSource source = new(file.Path);
         (RecordingSession session, Peer peer) = Wide(rig);
-        Assert.Equal(SendResult.Queued, session.Send(source, 0, large));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, large)));
         Assert.Equal(SendResult.Queued, session.Send("never sent"u8));
         rig.Settle();
         file.CutTo(large / 2);
@@ -225,7 +225,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             using TestFile file = new(large, []);
             FileSource source = new(file.Path);
             (RecordingSession session, Peer peer) = Wide(rig);
-            Assert.Equal(SendResult.Queued, session.Send(source, 0, large));
+            Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, large)));
             rig.Settle();
             if (aborts)
             {
@@ -256,7 +256,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             s.AtEndOfStream = static x => x.Close();
             s.AtReceived = (x, _) =>
             {
-                x.Send(source, 0, data.Length);
+                x.Send(Outgoing.File(source, 0, data.Length));
                 x.ShutdownSend();
             };
         });
@@ -280,7 +280,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             if (x.Tls is null)
             {
                 if (unread.Length < 8) return 0;
-                x.Send("go "u8, source, 0, data.Length);
+                x.Send(Outgoing.File(source, 0, data.Length).WithHead("go "u8));
                 // With thread-pool scheduling the file is sent before the upgrade, and a fast peer may start in
                 // between.
                 x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), rig.IsPool ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
@@ -288,7 +288,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             else
             {
                 x.Send(unread);
-                x.Send(source, 7, 100_000);
+                x.Send(Outgoing.File(source, 7, 100_000));
             }
 
             return unread.Length;
@@ -312,7 +312,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         using TestFile file = new(large, []);
         FileSource source = new(file.Path);
         (RecordingSession session, Peer peer) = Wide(rig);
-        Assert.Equal(SendResult.Queued, session.Send(source, 0, large));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, large)));
         rig.Settle();
         peer.Reset();
         session.End();
@@ -327,12 +327,12 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         using TestFile file = new(data);
         FileSource source = new(file.Path);
         FileSource second = source.AddReference();
-        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send("x"u8, source, 0, data.Length));
+        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(Outgoing.File(source, 0, data.Length).WithHead("x"u8)));
         Peer[] peers = [.. Enumerable.Range(0, 20).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         foreach (Peer peer in peers) Assert.Equal([(byte)'x', .. data], peer.Read(data.Length + 1));
         source.Dispose();
         // Some are sending it when the last reference is released.
-        foreach (RecordingSession session in rig.Sessions) Assert.Equal(SendResult.Queued, session.Send(second, 0, data.Length));
+        foreach (RecordingSession session in rig.Sessions) Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(second, 0, data.Length)));
         second.Dispose();
         foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
         rig.Until(() => source.OpenFile.Handle.IsClosed, "the file to be closed");
@@ -347,10 +347,10 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] before = [.. Clog(rig, session), .. FillTo(rig, session, FileRange.ChargeBytes + 3)];
         // One byte more than there is space for; a second send waits after it although it would fit.
-        ValueTask<SendResult> first = session.SendAsync("head"u8.ToArray(), source, 0, data.Length);
-        ValueTask<SendResult> second = session.SendAsync(default, source, 10, 20);
+        ValueTask<SendResult> first = session.SendAsync(Outgoing.File(source, 0, data.Length).WithHead("head"u8.ToArray()));
+        ValueTask<SendResult> second = session.SendAsync(Outgoing.File(source, 10, 20));
         using CancellationTokenSource cancel = new();
-        ValueTask<SendResult> third = session.SendAsync("not this"u8.ToArray(), source, 0, 5, cancel.Token);
+        ValueTask<SendResult> third = session.SendAsync(Outgoing.File(source, 0, 5).WithHead("not this"u8.ToArray()), cancel.Token);
         rig.Settle();
         Assert.False(first.IsCompleted || second.IsCompleted || third.IsCompleted);
         cancel.Cancel();
@@ -359,7 +359,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal([.. before, .. "head"u8, .. data, .. data[10..30]], peer.Read(before.Length + 4 + data.Length + 20));
         Assert.Equal((SendResult.Queued, SendResult.Queued), (rig.Await(first), rig.Await(second)));
         // With space it is queued immediately.
-        Assert.Equal(SendResult.Queued, rig.Await(session.SendAsync("again "u8.ToArray(), source, 0, data.Length)));
+        Assert.Equal(SendResult.Queued, rig.Await(session.SendAsync(Outgoing.File(source, 0, data.Length).WithHead("again "u8.ToArray()))));
         Assert.Equal([.. "again "u8, .. data], peer.Read(6 + data.Length));
         UntilClosed(rig, source);
     });
@@ -371,14 +371,14 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         using TestFile file = new(large, []);
         FileSource source = new(file.Path);
         (RecordingSession session, Peer peer) = Pair(rig, limit: 4096);
-        for (int i = 0; i < 4; i++) Assert.Equal(SendResult.Queued, session.Send(source, 0, large));
-        ValueTask<SendResult> waiting = session.SendAsync(default, source, 0, large);
+        for (int i = 0; i < 4; i++) Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, large)));
+        ValueTask<SendResult> waiting = session.SendAsync(Outgoing.File(source, 0, large));
         rig.Settle();
         Assert.False(waiting.IsCompleted);
         peer.Reset();
         Assert.Equal(SendResult.Closed, rig.Await(waiting));
         session.End();
-        Assert.Equal(SendResult.Closed, rig.Await(session.SendAsync(default, source, 0, large)));
+        Assert.Equal(SendResult.Closed, rig.Await(session.SendAsync(Outgoing.File(source, 0, large))));
         UntilClosed(rig, source);
     });
 
@@ -398,7 +398,7 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             {
                 // Every second message has a file, the others only a head.
                 bool hasFile = head[1] % 2 == 0;
-                if ((hasFile ? session.Send(head, source, head[1], 60_000) : session.Send(head)) != SendResult.Queued) return false;
+                if ((hasFile ? session.Send(Outgoing.File(source, head[1], 60_000).WithHead(head)) : session.Send(head)) != SendResult.Queued) return false;
                 return ++head[1] == Messages;
             });
         }

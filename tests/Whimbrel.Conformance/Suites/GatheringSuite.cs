@@ -81,24 +81,24 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                     Queued(x.Send(there));
                     break;
                 case "two parts":
-                    Queued(x.Send("th"u8, "ere"u8));
+                    Queued(x.Send(Outgoing.Pieces("th"u8, "ere"u8)));
                     break;
                 case "pieces":
-                    Queued(x.Send([Bytes("t"), Bytes("her"), Bytes("e")]));
+                    Queued(x.Send(Outgoing.Pieces([Bytes("t"), Bytes("her"), Bytes("e")])));
                     break;
                 case "awaited" or "awaited large":
                     Queued(x.SendAsync(there).AsTask().GetAwaiter().GetResult());
                     break;
                 case "owned":
-                    Queued(x.Send(new Owned((byte[])there.Clone()), there.Length));
+                    Queued(x.Send(Outgoing.Owned(new Owned((byte[])there.Clone()), there.Length)));
                     break;
                 case "written":
                     MessageWriter message = new();
                     message.Write(there);
-                    Queued(x.Send(message));
+                    Queued(x.Send(Outgoing.Written(message)));
                     break;
                 case "file":
-                    Queued(x.Send("there "u8, source, 0, source.Length));
+                    Queued(x.Send(Outgoing.File(source, 0, source.Length).WithHead("there "u8)));
                     break;
                 case "to each":
                     Assert.Equal(1, Session.SendToEach(there, [x]));
@@ -410,7 +410,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         {
             0 => session.Send(message) == SendResult.Queued,
             1 => group.Broadcast(message) == SendResult.Queued,
-            2 => session.Send(new Owned(message), message.Length) == SendResult.Queued,
+            2 => session.Send(Outgoing.Owned(new Owned(message), message.Length)) == SendResult.Queued,
             _ => Session.SendToEach(message, [session]) == 1,
         };
     }

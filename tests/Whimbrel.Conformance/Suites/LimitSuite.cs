@@ -65,8 +65,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         At(rig, session, onLoop, () =>
         {
             results.Add(session.Send(Filled('x', 11)));
-            results.Add(session.Send(Filled('x', 5), Filled('x', 6)));
-            results.Add(session.Send(new Plain(Filled('x', 11)), 11));
+            results.Add(session.Send(Outgoing.Pieces(Filled('x', 5), Filled('x', 6))));
+            results.Add(session.Send(Outgoing.Owned(new Plain(Filled('x', 11)), 11)));
             results.Add(session.Send(new string('x', 11)));
             results.Add(session.Send("ok"u8));
         });
@@ -95,10 +95,10 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         At(rig, session, onLoop, () =>
         {
             Try(() => session.Send(above));
-            Try(() => session.Send(above.AsSpan(0, 10), above.AsSpan(10)));
-            Try(() => session.Send(owned, above.Length));
-            Try(() => session.Send(writer));
-            Try(() => session.Send([above.AsMemory(0, 10), above.AsMemory(10)]));
+            Try(() => session.Send(Outgoing.Pieces(above.AsSpan(0, 10), above.AsSpan(10))));
+            Try(() => session.Send(Outgoing.Owned(owned, above.Length)));
+            Try(() => session.Send(Outgoing.Written(writer)));
+            Try(() => session.Send(Outgoing.Pieces([above.AsMemory(0, 10), above.AsMemory(10)])));
             Try(() => Session.SendToEach(above, [session]));
             Assert.Equal(SendResult.Queued, session.Send(new byte[Limit]));
         });
@@ -314,8 +314,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             At(rig, session, onLoop, () =>
             {
                 Step(() => session.Send(new byte[10]), 10);
-                Step(() => session.Send(new byte[10], new byte[5]), 15);
-                Step(() => session.Send(new Plain(new byte[3000]), 3000), 3000);
+                Step(() => session.Send(Outgoing.Pieces(new byte[10], new byte[5])), 15);
+                Step(() => session.Send(Outgoing.Owned(new Plain(new byte[3000]), 3000)), 3000);
                 Step(() => session.Send("five5"), 5);
                 Step(() => session.SendAsync(new byte[7]).AsTask().GetAwaiter().GetResult(), 7);
                 // With thread-pool scheduling a broadcast counts when the loop has processed it.
@@ -377,9 +377,9 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             At(rig, session, onLoop, () =>
             {
                 Assert.Equal(SendResult.Closed, session.Send("x"u8));
-                Assert.Equal(SendResult.Closed, session.Send("x"u8, "y"u8));
+                Assert.Equal(SendResult.Closed, session.Send(Outgoing.Pieces("x"u8, "y"u8)));
                 Assert.Equal(SendResult.Closed, session.Send("x"));
-                Assert.Equal(SendResult.Closed, session.Send(new Plain([1]), 1));
+                Assert.Equal(SendResult.Closed, session.Send(Outgoing.Owned(new Plain([1]), 1)));
                 Assert.Equal(SendResult.Closed, session.SendAsync(Bytes("x")).AsTask().GetAwaiter().GetResult());
             });
         }
@@ -467,7 +467,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
                 SendResult result = kind switch
                 {
                     "broadcasts" => i % 2 == 0 ? session.Send("x"u8) : group.Broadcast(message),
-                    "owned" => i % 2 == 0 ? session.Send("x"u8) : session.Send(new Plain(message), message.Length),
+                    "owned" => i % 2 == 0 ? session.Send("x"u8) : session.Send(Outgoing.Owned(new Plain(message), message.Length)),
                     _ => session.Send(message),
                 };
                 if (result == SendResult.Full) Interlocked.Increment(ref full);

@@ -95,13 +95,13 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             session.Send("1"u8);
             group.Broadcast("2"u8);
             _ = session.SendAsync(Bytes("3"));
-            session.Send("4"u8, "5"u8);
+            session.Send(Outgoing.Pieces("4"u8, "5"u8));
             server.Broadcast("6"u8);
-            session.Send(new Owned(Bytes("7")), 1);
+            session.Send(Outgoing.Owned(new Owned(Bytes("7")), 1));
             session.Send("8");
             session.Close();
             late.Add(session.Send("late"u8));
-            late.Add(session.Send("la"u8, "te"u8));
+            late.Add(session.Send(Outgoing.Pieces("la"u8, "te"u8)));
             late.Add(session.SendAsync(Bytes("late")).AsTask().GetAwaiter().GetResult());
             group.Broadcast("late"u8);
         });
@@ -238,7 +238,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                     {
                         0 => session.Send(piece),
                         1 => group.Broadcast(piece),
-                        _ => session.Send(new Owned(piece.ToArray()), piece.Length),
+                        _ => session.Send(Outgoing.Owned(new Owned(piece.ToArray()), piece.Length)),
                     };
                     if (result == SendResult.Full) return false; // the mailbox is full, and the loop will process it
                     at += piece.Length;
@@ -314,7 +314,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 Assert.Equal(SendResult.Queued, other.Send("1"u8));
                 Assert.Equal(SendResult.Queued, session.Send("1"u8));
                 Assert.Equal(2, Session.SendToEach("2"u8, [other, session]));
-                Assert.Equal(SendResult.Queued, other.Send(new Owned(Bytes("3")), 1));
+                Assert.Equal(SendResult.Queued, other.Send(Outgoing.Owned(new Owned(Bytes("3")), 1)));
                 Assert.Equal(SendResult.Queued, room.Broadcast("r"u8));
                 Assert.Equal(SendResult.Queued, other.Send("4"u8));
                 Assert.Equal(SendResult.Queued, session.Send("4"u8));
@@ -396,8 +396,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 Assert.Equal(SendResult.Queued, session.SendAsync(Bytes("2")).AsTask().GetAwaiter().GetResult());
                 Assert.Equal(2, Session.SendToEach("3"u8, [other, session]));
                 Assert.Equal(2, Session.SendToEach("4"u8, [other, session]));
-                Assert.Equal(SendResult.Queued, session.Send(new Owned(Pattern(20_000)), 20_000));
-                Assert.Equal(SendResult.Queued, session.Send("5"u8, source, 0, source.Length));
+                Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(new Owned(Pattern(20_000)), 20_000)));
+                Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, source.Length).WithHead("5"u8)));
             });
             expected.AddRange([.. Bytes("1234"), .. Pattern(20_000), .. Bytes("5file")]);
             Assert.Equal(expected.Count, session.BytesPending);
@@ -411,21 +411,21 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                     Assert.Equal(SendResult.Queued, session.Send(mine = large));
                     break;
                 case "two parts":
-                    Assert.Equal(SendResult.Queued, session.Send("mi"u8, "ne"u8));
+                    Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces("mi"u8, "ne"u8)));
                     break;
                 case "pieces":
-                    Assert.Equal(SendResult.Queued, session.Send([Bytes("m"), Bytes("in"), Bytes("e")]));
+                    Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces([Bytes("m"), Bytes("in"), Bytes("e")])));
                     break;
                 case "awaited":
                     Assert.Equal(SendResult.Queued, session.SendAsync(mine).Result);
                     break;
                 case "owned":
                     mine = Pattern(30_000);
-                    Assert.Equal(SendResult.Queued, session.Send(new Owned(Pattern(30_000)), 30_000));
+                    Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(new Owned(Pattern(30_000)), 30_000)));
                     break;
                 case "written":
                     mine = message.Written.ToArray();
-                    Assert.Equal(SendResult.Queued, session.Send(message));
+                    Assert.Equal(SendResult.Queued, session.Send(Outgoing.Written(message)));
                     break;
                 case "reserved":
                     mine.CopyTo(session.CallReserve(4));
@@ -433,7 +433,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                     break;
                 case "file":
                     mine = Bytes("file");
-                    Assert.Equal(SendResult.Queued, session.Send(default, source, 0, source.Length));
+                    Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(source, 0, source.Length)));
                     break;
                 case "to each":
                     Assert.Equal(2, Session.SendToEach(mine, [session, other]));
@@ -659,11 +659,11 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             case 0:
                 return session.Send(message) == SendResult.Queued;
             case 1:
-                return session.Send(message.AsSpan(0, 5), message.AsSpan(5)) == SendResult.Queued;
+                return session.Send(Outgoing.Pieces(message.AsSpan(0, 5), message.AsSpan(5))) == SendResult.Queued;
             case 2:
                 return group.Broadcast(message) == SendResult.Queued;
             case 3:
-                return session.Send(new Owned(message), MessageBytes) == SendResult.Queued;
+                return session.Send(Outgoing.Owned(new Owned(message), MessageBytes)) == SendResult.Queued;
             default:
                 ValueTask<SendResult> task = session.SendAsync(message);
                 Assert.True(task.IsCompletedSuccessfully);

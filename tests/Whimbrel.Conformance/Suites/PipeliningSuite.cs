@@ -49,7 +49,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 foreach (byte number in data)
                 {
                     byte[] answer = Answer(number);
-                    SendResult result = inOnePiece ? x.Send(answer) : x.Send(answer.AsSpan(0, 100), answer.AsSpan(100));
+                    SendResult result = inOnePiece ? x.Send(answer) : x.Send(Outgoing.Pieces(answer.AsSpan(0, 100), answer.AsSpan(100)));
                     if (result == SendResult.Queued) Volatile.Write(ref queued, queued + 1);
                     else Volatile.Write(ref refused, refused + 1);
                 }
@@ -130,7 +130,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
 
                 void Send(int bytes)
                 {
-                    Assert.Equal(SendResult.Queued, x.Send(new Memory(new byte[bytes]), bytes));
+                    Assert.Equal(SendResult.Queued, x.Send(Outgoing.Owned(new Memory(new byte[bytes]), bytes)));
                     Interlocked.Add(ref sent, bytes);
                 }
             },

@@ -365,7 +365,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         {
             x.Send("a"u8);
             Assert.Equal(1, x.BytesPending);
-            x.Send("b"u8, "c"u8);
+            x.Send(Outgoing.Pieces("b"u8, "c"u8));
             x.CallReserve(10)[0] = (byte)'d';
             x.CallCommit(1);
             // The loop does not have it, however long it takes.
@@ -394,7 +394,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             SendElsewhere(x, "c");
             Await(x.SendAsync(large));
             SendElsewhere(x, "d");
-            Await(x.SendAsync("e"u8.ToArray(), "f"u8.ToArray()));
+            Await(x.SendAsync(Outgoing.Pieces(["e"u8.ToArray(), "f"u8.ToArray()])));
             SendElsewhere(x, "g");
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);

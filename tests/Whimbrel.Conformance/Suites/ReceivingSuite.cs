@@ -623,7 +623,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         {
             byte[] copy = data.ToArray();
             x.Send(data);
-            x.Send(data, data);
+            x.Send(Outgoing.Pieces(data, data));
             x.Server!.Broadcast(data);
             x.PauseReceiving();
             x.ResumeReceiving();

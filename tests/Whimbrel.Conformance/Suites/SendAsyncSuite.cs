@@ -118,9 +118,9 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         byte[] three = Filled('c', bytes + 1);
         Task<SendResult>[] tasks =
         [
-            Start(rig, session, onLoop, () => session.SendAsync(one, two)),
-            Start(rig, session, onLoop, () => session.SendAsync(PieceSegment.Join(default, one, default, two, three, default))),
-            Start(rig, session, onLoop, () => session.SendAsync(default(ReadOnlyMemory<byte>), three)),
+            Start(rig, session, onLoop, () => session.SendAsync(Outgoing.Pieces([one, two]))),
+            Start(rig, session, onLoop, () => session.SendAsync(Outgoing.Sequence(PieceSegment.Join(default, one, default, two, three, default)))),
+            Start(rig, session, onLoop, () => session.SendAsync(Outgoing.Pieces([default(ReadOnlyMemory<byte>), three]))),
         ];
         rig.Settle();
         Assert.All(tasks, static t => Assert.False(t.IsCompleted));
@@ -141,16 +141,16 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         bool completed = false;
         At(rig, session, onLoop, () =>
         {
-            ValueTask<SendResult> two = session.SendAsync(Bytes("hel"), Bytes("lo"));
-            ValueTask<SendResult> many = session.SendAsync(PieceSegment.Join(Bytes("12"), large, Bytes("3")));
+            ValueTask<SendResult> two = session.SendAsync(Outgoing.Pieces([Bytes("hel"), Bytes("lo")]));
+            ValueTask<SendResult> many = session.SendAsync(Outgoing.Sequence(PieceSegment.Join(Bytes("12"), large, Bytes("3"))));
             completed = two is { IsCompletedSuccessfully: true, Result: SendResult.Queued } && many is { IsCompletedSuccessfully: true, Result: SendResult.Queued };
         });
         Assert.True(completed);
         Assert.Equal([.. Bytes("hello12"), .. large, .. Bytes("3")], peer.Read(8 + large.Length));
         session.Close();
         rig.Until(() => !session.IsConnected, "the end");
-        Assert.Equal(SendResult.Closed, session.SendAsync(Bytes("x"), Bytes("y")).Result);
-        Assert.Equal(SendResult.Closed, session.SendAsync(PieceSegment.Join(Bytes("x"), Bytes("y"))).Result);
+        Assert.Equal(SendResult.Closed, session.SendAsync(Outgoing.Pieces([Bytes("x"), Bytes("y")])).Result);
+        Assert.Equal(SendResult.Closed, session.SendAsync(Outgoing.Sequence(PieceSegment.Join(Bytes("x"), Bytes("y")))).Result);
     });
 
     [Theory, Contract(6)]
@@ -215,7 +215,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         rig.OnLoop(session, () =>
         {
             onLoop = session.Send("b"u8);
-            two = session.Send("b"u8, "c"u8);
+            two = session.Send(Outgoing.Pieces("b"u8, "c"u8));
             reserved = session.CallReserve(1).Length;
         });
         Assert.Equal(SendResult.Full, onLoop);

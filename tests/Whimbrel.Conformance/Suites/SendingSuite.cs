@@ -16,10 +16,10 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x =>
         {
             x.Send("one "u8);
-            x.Send("two "u8, "three "u8);
-            x.Send("four "u8.ToArray().AsMemory());
+            x.Send(Outgoing.Pieces("two "u8, "three "u8));
+            x.Send("four "u8.ToArray().AsSpan());
             x.Send("five ");
-            x.Send(new Memory("six "), 4);
+            x.Send(Outgoing.Owned(new Memory("six "), 4));
             x.Send("seven"u8);
         });
         Assert.Equal("one two three four five six seven", rig.ConnectPeer(server.EndPoint!).ReadText(33));
@@ -74,12 +74,12 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Two_pieces_of_any_size_are_one_message_also_from_elsewhere(int headBytes, int bodyBytes) => Run(rig =>
     {
         byte[] data = Pattern(headBytes + bodyBytes);
-        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(data.AsSpan(0, headBytes), data.AsSpan(headBytes)));
+        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(Outgoing.Pieces(data.AsSpan(0, headBytes), data.AsSpan(headBytes))));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(data, peer.Read(data.Length));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0, "the queue to be empty");
-        Assert.Equal(SendResult.Queued, session.Send(data.AsSpan(0, headBytes), data.AsSpan(headBytes)));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces(data.AsSpan(0, headBytes), data.AsSpan(headBytes))));
         Assert.Equal(data, peer.Read(data.Length));
         rig.Until(() => session.BytesSent == 2 * data.Length, "the count to be right");
     });
@@ -95,11 +95,11 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
             applies &= x.Tls is null;
-            x.Send(data.AsSpan(0, 100), data.AsSpan(100));
+            x.Send(Outgoing.Pieces(data.AsSpan(0, 100), data.AsSpan(100)));
             pending.Add(x.BytesPending);
-            x.Send([data.AsMemory(0, 10), data.AsMemory(10, 19_000), data.AsMemory(19_010)]);
+            x.Send(Outgoing.Pieces([data.AsMemory(0, 10), data.AsMemory(10, 19_000), data.AsMemory(19_010)]));
             pending.Add(x.BytesPending);
-            x.Send("small"u8, "ones"u8);
+            x.Send(Outgoing.Pieces("small"u8, "ones"u8));
             pending.Add(x.BytesPending);
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -121,17 +121,17 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
-            results.Add(x.Send(pieces));
-            results.Add(x.Send(sequence));
+            results.Add(x.Send(Outgoing.Pieces(pieces)));
+            results.Add(x.Send(Outgoing.Sequence(sequence)));
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal([.. data, .. data], peer.Read(2 * data.Length));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0, "the queue to be empty");
-        results.Add(session.Send(sequence));
-        results.Add(session.Send(pieces));
+        results.Add(session.Send(Outgoing.Sequence(sequence)));
+        results.Add(session.Send(Outgoing.Pieces(pieces)));
         Assert.Equal([.. data, .. data], peer.Read(2 * data.Length));
-        rig.OnLoop(session, () => results.Add(session.Send(pieces)));
+        rig.OnLoop(session, () => results.Add(session.Send(Outgoing.Pieces(pieces))));
         Assert.Equal(data, peer.Read(data.Length));
         Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
         rig.Until(() => session.BytesSent == 5 * data.Length, "the count to be right");
@@ -150,9 +150,9 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         void SendAll()
         {
-            TooLarge(() => session.Send([half, half]));
-            TooLarge(() => session.Send(PieceSegment.Join([half, half])));
-            results.Add(session.Send([half[..3], default, half[3..5]]));
+            TooLarge(() => session.Send(Outgoing.Pieces([half, half])));
+            TooLarge(() => session.Send(Outgoing.Sequence(PieceSegment.Join([half, half]))));
+            results.Add(session.Send(Outgoing.Pieces([half[..3], default, half[3..5]])));
         }
 
         if (onLoop) rig.OnLoop(session, SendAll);
@@ -183,7 +183,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 // Either of them may be accessed.
                 try
                 {
-                    Assert.Equal(SendResult.Queued, session.Send(pieces));
+                    Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces(pieces)));
                     Assert.Equal(SendResult.Queued, session.Send("|"u8));
                 }
                 catch (InvalidDataException e)
@@ -210,7 +210,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         TalkingMemory talking = new("bbb"u8.ToArray(), () => session.Send("-"u8));
-        rig.OnLoop(session, () => session.Send(["aaa"u8.ToArray(), talking.Memory, "ccc"u8.ToArray()]));
+        rig.OnLoop(session, () => session.Send(Outgoing.Pieces(["aaa"u8.ToArray(), talking.Memory, "ccc"u8.ToArray()])));
         session.ShutdownSend();
         Assert.Equal("aaabbbccc", System.Text.Encoding.ASCII.GetString(peer.ReadToEnd()).TrimStart('-'));
     });
@@ -231,26 +231,26 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
-            results.Add(x.Send(head, first, offset, length));
+            results.Add(x.Send(Outgoing.Owned(first, offset, length).WithHead(head)));
             x.Send("|"u8);
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(expected, peer.Read(expected.Length));
         RecordingSession session = server.Connected();
-        results.Add(session.Send(head, second, offset, length));
+        results.Add(session.Send(Outgoing.Owned(second, offset, length).WithHead(head)));
         session.Send("|"u8);
         Assert.Equal(expected, peer.Read(expected.Length));
         Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
         rig.Until(() => first.Disposals == 1 && second.Disposals == 1 && session.BytesPending == 0, "the memory to be given back");
         Assert.Equal(2 * expected.Length, session.BytesSent);
         Memory mine = new(body);
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, -1, 0));
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, body.Length + 1, 0));
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, 1, body.Length));
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, 0, -1));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, -1, 0).WithHead(head)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, body.Length + 1, 0).WithHead(head)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, 1, body.Length).WithHead(head)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, 0, -1).WithHead(head)));
         rig.OnLoop(session, session.Abort);
         rig.Until(() => !session.IsConnected, "the end");
-        Assert.Equal(SendResult.Closed, session.Send(head, mine, offset, length));
+        Assert.Equal(SendResult.Closed, session.Send(Outgoing.Owned(mine, offset, length).WithHead(head)));
         Assert.Equal(0, mine.Disposals);
     });
 
@@ -267,8 +267,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         void SendAll()
         {
-            TooLarge(() => session.Send("x"u8, memory, 0, limit));
-            results.Add(session.Send("abc"u8, memory, 1, 2));
+            TooLarge(() => session.Send(Outgoing.Owned(memory, 0, limit).WithHead("x"u8)));
+            results.Add(session.Send(Outgoing.Owned(memory, 1, 2).WithHead("abc"u8)));
         }
 
         if (onLoop) rig.OnLoop(session, SendAll);
@@ -292,7 +292,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         {
             // Accessed by the loop only, which has guaranteed to send it.
             rig.Expect("memory that a session sent");
-            Assert.Equal(SendResult.Queued, session.Send("head"u8, bad.Owner, 0, length));
+            Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(bad.Owner, 0, length).WithHead("head"u8)));
             rig.Until(() => session.Saw("disconnected UserException"), "the end");
             rig.Until(() => bad.Disposals == 1, "the memory to be given back");
             return;
@@ -300,7 +300,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
 
         rig.OnLoop(session, () =>
         {
-            Assert.Same(bad.Thrown, Assert.Throws<InvalidDataException>(() => session.Send("head"u8, bad.Owner, 0, length)));
+            Assert.Same(bad.Thrown, Assert.Throws<InvalidDataException>(() => session.Send(Outgoing.Owned(bad.Owner, 0, length).WithHead("head"u8))));
             Assert.Equal(0, bad.Disposals);
             session.Send("whole"u8);
         });
@@ -326,8 +326,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
             // On separate threads, all at once; then from this one.
-            Assert.Equal(SendResult.Queued, x.Send([(byte)length], owned, 3, length));
-            Assert.Equal(SendResult.Queued, x.Send(copied, 0, length));
+            Assert.Equal(SendResult.Queued, x.Send(Outgoing.Shared(owned, 3, length).WithHead([(byte)length])));
+            Assert.Equal(SendResult.Queued, x.Send(Outgoing.Shared(copied, 0, length)));
             if (Interlocked.Increment(ref connected) == members) owned.Dispose();
         });
         Peer[] peers = [.. Enumerable.Range(0, members).Select(_ => rig.ConnectPeer(server.EndPoint!))];
@@ -335,7 +335,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         foreach (Peer peer in peers) Assert.Equal(expected, peer.Read(expected.Length));
         rig.Until(() => owner.Disposals == 1, "the memory to be given back, once");
         RecordingSession[] sessions = [.. Enumerable.Range(0, members).Select(server.Connected)];
-        foreach (RecordingSession session in sessions) Assert.Equal(SendResult.Queued, session.Send("!"u8, copied, 5, length));
+        foreach (RecordingSession session in sessions) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Shared(copied, 5, length).WithHead("!"u8)));
         copied.Dispose();
         foreach (Peer peer in peers) Assert.Equal([(byte)'!', .. bytes.AsSpan(5, length)], peer.Read(1 + length));
         Assert.Equal(1, owner.Disposals);
@@ -352,21 +352,21 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Assert.Same(shared, shared.AddReference());
         shared.Dispose();
         Assert.Equal(0, owner.Disposals);
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(shared, 1, 50_000));
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(shared, 50_001, 0));
-        Assert.Equal(SendResult.Queued, session.Send(shared, 0, 50_000));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Shared(shared, 1, 50_000)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Shared(shared, 50_001, 0)));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.Shared(shared, 0, 50_000)));
         shared.Dispose();
         Assert.Throws<ObjectDisposedException>(shared.Dispose);
         Assert.Throws<ObjectDisposedException>(shared.AddReference);
         Assert.Throws<ObjectDisposedException>(() => shared.Memory);
-        Assert.Throws<ObjectDisposedException>(() => session.Send(shared, 0, 1));
+        Assert.Throws<ObjectDisposedException>(() => session.Send(Outgoing.Shared(shared, 0, 1)));
         Assert.Equal(Pattern(50_000), peer.Read(50_000));
         rig.Until(() => owner.Disposals == 1, "the memory to be given back");
         session.Close();
         rig.Until(() => !session.IsConnected, "the end");
         Memory late = new(Pattern(10));
         SharedBytes refused = new(late, 10);
-        Assert.Equal(SendResult.Closed, session.Send(refused, 0, 10));
+        Assert.Equal(SendResult.Closed, session.Send(Outgoing.Shared(refused, 0, 10)));
         Assert.Equal(0, late.Disposals);
         refused.Dispose();
         Assert.Equal(1, late.Disposals);
@@ -381,7 +381,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Memory owner = new(Pattern(200_000));
         using (SharedBytes shared = new(owner, 200_000))
         {
-            for (int i = 0; i < 100; i++) Assert.Equal(SendResult.Queued, session.Send(shared, i, 100_000));
+            for (int i = 0; i < 100; i++) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Shared(shared, i, 100_000)));
         }
 
         session.Abort();
@@ -398,7 +398,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         TalkingMemory talking = new("aaa"u8.ToArray(), () => middle?.Cut(1));
         System.Buffers.ReadOnlySequence<byte> pieces = PieceSegment.Join(talking.Memory, Bytes("bbb"), Bytes("ccc"));
         middle = (PieceSegment)((PieceSegment)pieces.Start.GetObject()!).Next!;
-        rig.OnLoop(session, () => Assert.Throws<InvalidOperationException>(() => session.Send(pieces)));
+        rig.OnLoop(session, () => Assert.Throws<InvalidOperationException>(() => session.Send(Outgoing.Sequence(pieces))));
         Assert.Equal(SendResult.Queued, session.Send("after"u8));
         Assert.Equal("after", peer.ReadText(5));
         rig.Settle();
@@ -415,10 +415,10 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         rig.OnLoop(session, () =>
         {
-            TooLarge(() => session.Send(PieceSegment.Join(memories[1].Memory, memories[2].Memory)));
-            results.Add(session.Send(PieceSegment.Join(memories[0].Memory, memories[1].Memory)));
+            TooLarge(() => session.Send(Outgoing.Sequence(PieceSegment.Join(memories[1].Memory, memories[2].Memory))));
+            results.Add(session.Send(Outgoing.Sequence(PieceSegment.Join(memories[0].Memory, memories[1].Memory))));
             session.Abort();
-            results.Add(session.Send(PieceSegment.Join(memories[0].Memory, memories[1].Memory)));
+            results.Add(session.Send(Outgoing.Sequence(PieceSegment.Join(memories[0].Memory, memories[1].Memory))));
         });
         Assert.Equal([SendResult.Queued, SendResult.Closed], results);
         Assert.All(memories, static m => Assert.Equal(0, m.Pins));
@@ -450,14 +450,14 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                     byte[] head = [(byte)thread, (byte)(length >> 8), (byte)length];
                     byte[] body = new byte[length];
                     Array.Fill(body, (byte)(thread + 100));
-                    if (session.Send(head, body) != SendResult.Queued) Interlocked.Increment(ref refused);
+                    if (session.Send(Outgoing.Pieces(head, body)) != SendResult.Queued) Interlocked.Increment(ref refused);
                 }
             });
         }
 
         rig.OnLoop(session, () =>
         {
-            for (int n = 0; n < each; n++) session.Send([9, 0, 1], [109]);
+            for (int n = 0; n < each; n++) session.Send(Outgoing.Pieces([9, 0, 1], [109]));
         });
         rig.Join();
         session.ShutdownSend();
@@ -482,11 +482,11 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
             results.Add(x.Send([]));
-            results.Add(x.Send([], []));
+            results.Add(x.Send(Outgoing.Pieces([], [])));
             results.Add(x.Send(""));
-            results.Add(x.Send(ReadOnlyMemory<byte>.Empty));
-            results.Add(x.Send(owner, 0));
-            results.Add(x.Send([], "end"u8));
+            results.Add(x.Send(Outgoing.Text("")));
+            results.Add(x.Send(Outgoing.Owned(owner, 0)));
+            results.Add(x.Send(Outgoing.Pieces([], "end"u8)));
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("end", peer.ReadText(3));
@@ -521,7 +521,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtConnecting = x =>
         {
             results.Add(x.Send("x"u8));
-            results.Add(x.Send("x"u8, "y"u8));
+            results.Add(x.Send(Outgoing.Pieces("x"u8, "y"u8)));
             results.Add(x.CallReserve(1).IsEmpty ? SendResult.Closed : SendResult.Queued);
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -551,10 +551,10 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         void Send()
         {
             Assert.Equal(SendResult.Closed, session.Send("x"u8));
-            Assert.Equal(SendResult.Closed, session.Send("x"u8, "y"u8));
+            Assert.Equal(SendResult.Closed, session.Send(Outgoing.Pieces("x"u8, "y"u8)));
             Assert.Equal(SendResult.Closed, session.Send("text"));
-            Assert.Equal(SendResult.Closed, session.Send(new byte[100_000].AsMemory()));
-            Assert.Equal(SendResult.Closed, session.Send(owner, 5));
+            Assert.Equal(SendResult.Closed, session.Send(new byte[100_000].AsSpan()));
+            Assert.Equal(SendResult.Closed, session.Send(Outgoing.Owned(owner, 5)));
             Assert.Equal(SendResult.Closed, session.SendAsync(new byte[10]).Result);
             session.Close();
             session.Abort();
@@ -607,8 +607,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             {
                 results.Add(x.Send(new byte[4000]));
                 results.Add(x.Send(new byte[97]));
-                results.Add(x.Send(new byte[50], new byte[47]));
-                results.Add(x.Send(new Memory(new byte[97]), 97));
+                results.Add(x.Send(Outgoing.Pieces(new byte[50], new byte[47])));
+                results.Add(x.Send(Outgoing.Owned(new Memory(new byte[97]), 97)));
                 results.Add(x.Send(new byte[96]));
                 results.Add(x.Send([1]));
             },
@@ -631,8 +631,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(null, WithLimit(rig, 4096, SlowConsumer.DropNewest));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        TooLarge(() => session.Send(new byte[4096], new byte[1]));
-        Assert.Equal(SendResult.Queued, session.Send("a"u8, "b"u8));
+        TooLarge(() => session.Send(Outgoing.Pieces(new byte[4096], new byte[1])));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces("a"u8, "b"u8)));
         Assert.Equal("ab", peer.ReadText(2));
     });
 
@@ -857,10 +857,10 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 session.Send(data);
                 break;
             case "two pieces":
-                session.Send(data.AsSpan(0, 1), data.AsSpan(1));
+                session.Send(Outgoing.Pieces(data.AsSpan(0, 1), data.AsSpan(1)));
                 break;
             case "owned":
-                session.Send(new Memory(data), data.Length);
+                session.Send(Outgoing.Owned(new Memory(data), data.Length));
                 break;
             case "SendAsync":
                 _ = session.SendAsync(data);
@@ -875,7 +875,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 session.CallCommit(data.Length - 1);
                 session.CallReserve(1000);
                 session.Send([]);
-                session.Send([], []);
+                session.Send(Outgoing.Pieces([], []));
                 session.CallCommit(0);
                 session.CallReserve(1000);
                 session.Send([]);
@@ -1022,8 +1022,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         SendResult result = SendResult.Closed;
-        if (from == "loop") rig.OnLoop(session, () => result = session.Send(owner, size));
-        else result = session.Send(owner, size);
+        if (from == "loop") rig.OnLoop(session, () => result = session.Send(Outgoing.Owned(owner, size)));
+        else result = session.Send(Outgoing.Owned(owner, size));
         Assert.Equal(SendResult.Queued, result);
         Assert.Equal(data[..size], peer.Read(size));
         rig.Until(() => owner.Disposals > 0, "the memory to be given back");
@@ -1044,7 +1044,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Memory[] owners = [.. Enumerable.Range(0, 48).Select(static _ => new Memory(new byte[1024 * 1024]))];
         void Send()
         {
-            foreach (Memory owner in owners) Assert.Equal(SendResult.Queued, session.Send(owner, 1024 * 1024));
+            foreach (Memory owner in owners) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(owner, 1024 * 1024)));
         }
 
         if (from == "loop") rig.OnLoop(session, Send);
@@ -1066,7 +1066,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         Memory owner = new(new byte[5000]);
-        void Send() => TooLarge(() => session.Send(owner, 5000));
+        void Send() => TooLarge(() => session.Send(Outgoing.Owned(owner, 5000)));
         if (from == "loop") rig.OnLoop(session, Send);
         else Send();
         rig.Settle();
@@ -1099,8 +1099,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             RecordingSession session = server.Connected(1);
             BadMemory memory = new(Math.Max(size, 1)) { Place = place };
             SendResult result = SendResult.Closed;
-            if (from == "loop") rig.OnLoop(session, () => result = session.Send(memory.Owner, size));
-            else result = session.Send(memory.Owner, size);
+            if (from == "loop") rig.OnLoop(session, () => result = session.Send(Outgoing.Owned(memory.Owner, size)));
+            else result = session.Send(Outgoing.Owned(memory.Owner, size));
             Assert.Equal(SendResult.Queued, result);
             if (place is BadPlace.Dispose or BadPlace.Unpin && size > 5) ReadUntilEnd(rig, peer);
             Assert.Equal(CloseCause.UserException, session.End());
@@ -1126,7 +1126,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             RecordingSession session = server.Connected(1);
             // More than the socket buffers hold, so that some of it is still queued at the end.
             BadMemory[] memory = [.. Enumerable.Range(0, 48).Select(_ => new BadMemory(1024 * 1024))];
-            foreach (BadMemory one in memory) Assert.Equal(SendResult.Queued, session.Send(one.Owner, 1024 * 1024));
+            foreach (BadMemory one in memory) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(one.Owner, 1024 * 1024)));
             rig.OnLoop(session, () =>
             {
                 // On the loop it is discarded after this; on the pool perhaps meanwhile.
@@ -1176,7 +1176,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             SendResult[] results = new SendResult[owners.Length];
             rig.Elsewhere(() =>
             {
-                for (int n = 0; n < owners.Length; n++) results[n] = session.Send(owners[n], 1000);
+                for (int n = 0; n < owners.Length; n++) results[n] = session.Send(Outgoing.Owned(owners[n], 1000));
             });
             if (i % 2 == 0) session.Close();
             else peer.Reset();
@@ -1202,8 +1202,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         rig.ConnectPeer(server.EndPoint!);
         Memory owner = new("owned");
-        Assert.Throws<ArgumentOutOfRangeException>(() => server.Connected().Send(owner, length));
-        Assert.Throws<ArgumentNullException>(() => server.Session().Send(null!, 0));
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.Connected().Send(Outgoing.Owned(owner, length)));
+        Assert.Throws<ArgumentNullException>(() => server.Session().Send(Outgoing.Owned(null!, 0)));
         Assert.Equal(0, owner.Disposals);
     });
 }

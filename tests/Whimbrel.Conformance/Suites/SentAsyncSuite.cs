@@ -116,7 +116,7 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
         long sent = 0;
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
         {
-            x.Send("head "u8, source, 0, data.Length);
+            x.Send(Outgoing.File(source, 0, data.Length).WithHead("head "u8));
             task = LeaveAsync(x);
             x.Send(" behind"u8);
         });

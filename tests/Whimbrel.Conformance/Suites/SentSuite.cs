@@ -19,7 +19,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
             int count = Math.Min(1 + (at * 7 % 40_000), data.Length - at);
             SendResult result = SendResult.Full;
             ReadOnlyMemory<byte> piece = data.AsMemory(at, count);
-            At(rig, session, onLoop, () => result = session.Send(piece));
+            At(rig, session, onLoop, () => result = session.Send(piece.Span));
             if (result == SendResult.Queued) at += count;
             else Drain(rig, peer, session);
         }
@@ -146,10 +146,10 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
             results.Add(session.Send("yes "u8));
             session.Answer = false;
             results.Add(session.Send("no"u8));
-            results.Add(session.Send("no"u8, "!"u8));
+            results.Add(session.Send(Outgoing.Pieces("no"u8, "!"u8)));
             results.Add(session.Send("no"));
-            results.Add(session.Send("no".AsMemory().ToString().AsMemory().Span));
-            results.Add(session.Send((IMemoryOwner<byte>)owned, 7));
+            results.Add(session.Send(Outgoing.Text("no")));
+            results.Add(session.Send(Outgoing.Owned((IMemoryOwner<byte>)owned, 7)));
             ValueTask<SendResult> sending = session.SendAsync(Bytes("no"));
             results.Add(sending.IsCompleted ? sending.Result : SendResult.Queued);
             session.Answer = true;
@@ -220,7 +220,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
         byte[] bytes = System.Text.Encoding.UTF8.GetBytes(text);
         Task<bool> sending = Start(rig, session, onLoop, async () =>
         {
-            bool all = session.Send(text.AsSpan(0, 5)) == SendResult.Queued;
+            bool all = session.Send(Outgoing.Text(text.AsSpan(0, 5))) == SendResult.Queued;
             for (int i = 0; i < 10; i++) all &= await session.SendAsync(text).ConfigureAwait(false) == SendResult.Queued;
             return all;
         });

@@ -106,9 +106,9 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             s.AtTlsHandshakeCompleted = (x, _) =>
             {
                 results.Add(x.Send("span "u8));
-                results.Add(x.Send("two "u8, "pieces "u8));
+                results.Add(x.Send(Outgoing.Pieces("two "u8, "pieces "u8)));
                 results.Add(x.Send("text "));
-                results.Add(x.Send(Owned("owned "u8), 6));
+                results.Add(x.Send(Outgoing.Owned(Owned("owned "u8), 6)));
                 ValueTask<SendResult> waiting = x.SendAsync("awaited "u8.ToArray());
                 results.Add(waiting.IsCompletedSuccessfully ? waiting.Result : SendResult.Full);
                 "reserved "u8.CopyTo(x.CallReserve(9));

@@ -28,7 +28,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
                 json.WriteEndArray();
                 json.Flush();
                 int written = message.Length;
-                Assert.Equal(SendResult.Queued, session.Send(message));
+                Assert.Equal(SendResult.Queued, session.Send(Outgoing.Written(message)));
                 Assert.Equal(0, message.Length);
                 session.Send(">"u8);
                 Assert.True(written > length, $"{written} bytes");
@@ -59,14 +59,14 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         rig.OnLoop(session, () =>
         {
             message.Write(data);
-            Assert.Equal(SendResult.Full, session.Send(message));
+            Assert.Equal(SendResult.Full, session.Send(Outgoing.Written(message)));
             Assert.Equal(length, message.Length);
         });
-        Assert.Equal(SendResult.Full, session.Send(message));
+        Assert.Equal(SendResult.Full, session.Send(Outgoing.Written(message)));
         Assert.Equal(data, message.Written.ToArray());
         Assert.Equal([.. clog, .. filler], peer.Read(clog.Length + filler.Length));
         rig.Until(() => session.BytesPending == 0, "the queue to drain");
-        rig.OnLoop(session, () => Assert.Equal(SendResult.Queued, session.Send(message)));
+        rig.OnLoop(session, () => Assert.Equal(SendResult.Queued, session.Send(Outgoing.Written(message))));
         Assert.Equal(data, peer.Read(length));
         Assert.Equal(0, message.Length);
     });
@@ -99,7 +99,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
                 }
 
                 message.Write("]"u8);
-                if (session.Send(message) != SendResult.Queued) return false;
+                if (session.Send(Outgoing.Written(message)) != SendResult.Queued) return false;
                 return ++done == Count;
             });
         }
@@ -141,14 +141,14 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         first.End();
         // Earlier data is still there, and so is the space after it.
         message.Write(data.AsSpan(length / 2));
-        Assert.Equal(SendResult.Closed, first.Send(message));
+        Assert.Equal(SendResult.Closed, first.Send(Outgoing.Written(message)));
         Assert.Equal(data, message.Written.ToArray());
         // Nothing of it was sent, and another session may send it.
         if (isHandOver) next.Until("connected");
         Peer other = isHandOver ? peer : rig.ConnectPeer(server.EndPoint!);
         RecordingSession heir = next;
         if (!isHandOver) rig.Until(() => (heir = rig.Sessions[^1]) is { IsConnected: true }, "the second session");
-        rig.OnLoop(heir, () => Assert.Equal(SendResult.Queued, heir.Send(message)));
+        rig.OnLoop(heir, () => Assert.Equal(SendResult.Queued, heir.Send(Outgoing.Written(message))));
         Assert.Equal(data, other.Read(length));
     });
 
@@ -160,11 +160,11 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         int before = Buffers.WriterBlocks.Outstanding;
         MessageWriter message = new();
         message.Write(Pattern(500_000));
-        Assert.Equal(SendResult.Queued, session.Send(message));
+        Assert.Equal(SendResult.Queued, session.Send(Outgoing.Written(message)));
         rig.OnLoop(session, () =>
         {
             message.Write(Pattern(300_000));
-            Assert.Equal(SendResult.Queued, session.Send(message));
+            Assert.Equal(SendResult.Queued, session.Send(Outgoing.Written(message)));
         });
         session.Abort();
         session.End();
@@ -189,7 +189,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => Volatile.Read(ref asked) is { IsConnected: true }, "the session");
         message.Write(data);
-        Assert.Equal(SendResult.Refused, asked!.Send(message));
+        Assert.Equal(SendResult.Refused, asked!.Send(Outgoing.Written(message)));
         Assert.IsType<InvalidOperationException>(thrown);
         Assert.Equal(data, message.Written.ToArray());
         message.Clear();

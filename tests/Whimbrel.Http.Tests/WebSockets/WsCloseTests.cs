@@ -6,7 +6,7 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // session blocks on it.
 public sealed class WsCloseTests
 {
-    public static TheoryData<string> Forms => ["Close", "Close(true)", "CloseAsync", "ShutdownSend"];
+    public static TheoryData<string> Forms => ["Close", "CloseWithoutLingering", "CloseAsync", "ShutdownSend"];
 
     [Theory, MemberData(nameof(Forms))]
     public void A_caller_that_knows_only_the_base_class_closes_with_a_frame_too(string form)
@@ -21,8 +21,8 @@ public sealed class WsCloseTests
             case "Close":
                 session!.Close();
                 break;
-            case "Close(true)":
-                session!.Close(peerFinished: true);
+            case "CloseWithoutLingering":
+                session!.CloseWithoutLingering();
                 break;
             case "CloseAsync":
                 closing = session!.CloseAsync().AsTask();
@@ -72,7 +72,7 @@ public sealed class WsCloseTests
         {
             // Blocking on the task waits until the limit. The blocking overload detects the callback and does not wait
             // for a response that could not be delivered.
-            if (what == callback) closed.SetResult(isTask ? s.CloseAsync((WebSocketStatus)4001).AsTask().Result : s.Close(Timeout.InfiniteTimeSpan));
+            if (what == callback) closed.SetResult(isTask ? s.CloseAsync((WebSocketStatus)4001).AsTask().Result : s.CloseAndWait(Timeout.InfiniteTimeSpan));
         }), options);
         await site.Server.StartAsync(TestContext.Current.CancellationToken);
         CancellationToken stop = TestContext.Current.CancellationToken;

@@ -300,7 +300,7 @@ public sealed class WsPullTests
         });
         CancellationToken stop = TestContext.Current.CancellationToken;
         WebSocketSession client = await site.ConnectAsync(null, stop);
-        Task<CloseReason> closing = Task.Run(() => client.Close(WsSite.Patience), stop);
+        Task<CloseReason> closing = Task.Run(() => client.CloseAndWait(WsSite.Patience), stop);
         WebSocketSession server = await served.Task.WaitAsync(WsSite.Patience, stop);
         answers.SetResult();
         Assert.Equal(CloseCause.LocalClose, (await closing.WaitAsync(WsSite.Patience, stop)).Cause);
@@ -309,7 +309,7 @@ public sealed class WsPullTests
         // The peer of this session does not respond.
         WebSocketSession other = await site.ConnectAsync(new WebSocketOptions { CloseTimeout = TimeSpan.FromMinutes(5) }, stop);
         other.PauseReceiving();
-        Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.Close(TimeSpan.FromMilliseconds(50)), stop).WaitAsync(WsSite.Patience, stop)).Cause);
+        Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.CloseAndWait(TimeSpan.FromMilliseconds(50)), stop).WaitAsync(WsSite.Patience, stop)).Cause);
     }
 
     // An awaited receive in a post completes, whether or not a message is available. A blocking receive would block its

@@ -158,11 +158,11 @@ internal sealed class InboxScenario
                 break;
             case 3:
                 int cut = _random.Next(message.Length);
-                Report(place, message, session.Send(message.AsSpan(0, cut), message.AsSpan(cut)));
+                Report(place, message, session.Send(Outgoing.Pieces(message.AsSpan(0, cut), message.AsSpan(cut))));
                 break;
             case 4:
                 int head = _random.Next(message.Length);
-                Report(place, message, session.Send(message.AsSpan(0, head), new Owned(message), head, message.Length - head));
+                Report(place, message, session.Send(Outgoing.Owned(new Owned(message), head, message.Length - head).WithHead(message.AsSpan(0, head))));
                 break;
             case 5 or 6:
                 SendToEach(message);

@@ -48,7 +48,8 @@ internal sealed class ByteTrack(KernelWorld world, int key)
 
     internal ReadOnlySpan<byte> NextToSend(int length) => At(Sent, length);
 
-    internal SendResult SendFromFile(Session session, int length) => session.Send(s_file.Value, PlaceOf(Sent), length);
+    internal SendResult SendFromFile(Session session, int length) =>
+        session.Send(Outgoing.File(s_file.Value, PlaceOf(Sent), length));
 
     internal void WasSent(int length) => Sent += length;
 

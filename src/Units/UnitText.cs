@@ -16,7 +16,7 @@ namespace Whimbrel;
 /// allowed before units and numbers, and around the whole. Fractions of a byte, or of a tick of a
 /// <see cref="TimeSpan"/> (100 ns), are rounded.
 /// </remarks>
-public static class UnitText
+internal static class UnitText
 {
     // Decimals have 28 digits: enough for 19 digits before the point and a long fraction.
     private const int MostDigits = 28;
