@@ -68,6 +68,9 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
 
     internal Exception? Wrong { get; set; }
 
+    /// <summary>Reason why the connection ended, if that ended the call.</summary>
+    internal CloseReason CloseReason { get; set; }
+
     /// <summary>Neighbours in the client's list of waiting calls or calls in flight.</summary>
     internal Call? Before { get; set; }
 
@@ -84,6 +87,7 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
         DeadlineMs = deadlineMs;
         Token = token;
         End = CallEnd.None;
+        CloseReason = default;
         WasSent = false;
         _isReusable = true;
     }
@@ -126,15 +130,25 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
                 SetException(new CallException(CallFailure.Timeout, WasSent, $"No answer from {owner.RemoteText} within {Timeout}{(WasSent ? "" : "; the request was not sent")}."));
                 break;
             case CallEnd.Lost:
-                SetException(new CallException(CallFailure.ConnectionLost, mayHaveBeenHandled: true, $"The connection to {owner.RemoteText} ended before the answer came; the request may have been handled."));
+                SetException(new CallException(
+                    CallFailure.ConnectionLost,
+                    mayHaveBeenHandled: true,
+                    $"The connection to {owner.RemoteText} ended before the answer came; the request may have been handled. The reason of the end: {CloseReason}.")
+                { CloseReason = CloseReason });
                 break;
             default:
-                SetException(NotSent(owner.RemoteText));
+                SetException(NotSent(owner.RemoteText, CloseReason));
                 break;
         }
     }
 
-    internal static CallException NotSent(string remote) => new(CallFailure.NotSent, mayHaveBeenHandled: false, $"There is no connection to {remote}, and no connect is in progress: await ConnectAsync first. The request was not sent.");
+    internal static CallException NotSent(string remote, CloseReason last) => new(
+        CallFailure.NotSent,
+        mayHaveBeenHandled: false,
+        $"There is no connection to {remote}, and no connect is in progress: {(last.Cause == CloseCause.None
+            ? "await ConnectAsync first"
+            : $"the last one ended ({last}). Await ConnectAsync again, or set a ReconnectPolicy")}. The request was not sent.")
+    { CloseReason = last };
 
     internal void SetAnswer(ReadOnlySpan<byte> body)
     {

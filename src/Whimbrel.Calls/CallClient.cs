@@ -38,6 +38,7 @@ public class CallClient : Client
     private long _nextLookMs = long.MaxValue;
     private long _bytesInFlight;
     private ulong _lastId;
+    private CloseReason _lastEnd; // of the last connection
     private long _lateAnswers;
     private long _unknownAnswers;
 
@@ -209,12 +210,13 @@ public class CallClient : Client
 
     internal void Pushed(ReadOnlySpan<byte> body) => OnPush(body);
 
-    internal void Lost(CallClientSession session)
+    internal void Lost(CallClientSession session, CloseReason reason)
     {
         Call? ended = null;
         lock (_gate)
         {
             if (ReferenceEquals(_session, session)) _session = null;
+            _lastEnd = reason;
             EndAll(_inFlight, CallEnd.Lost, ref ended);
         }
 
@@ -292,7 +294,9 @@ public class CallClient : Client
         for (Call? call = list.First; call is not null; call = after)
         {
             after = call.After;
-            if (call.End == CallEnd.None) Chain(call, end, ref ended);
+            if (call.End != CallEnd.None) continue;
+            call.CloseReason = _lastEnd;
+            Chain(call, end, ref ended);
         }
     }
 
@@ -402,7 +406,12 @@ public class CallClient : Client
             {
                 // The connection is ending and will report it: no call is tried on it before that.
                 if (ReferenceEquals(_session, session)) _session = null;
-                if (call.End is CallEnd.None or CallEnd.Lost) call.End = IsBusy ? CallEnd.None : CallEnd.NotSent;
+                if (call.End is CallEnd.None or CallEnd.Lost)
+                {
+                    call.End = IsBusy ? CallEnd.None : CallEnd.NotSent;
+                    call.CloseReason = _lastEnd;
+                }
+
                 if (call.End == CallEnd.None)
                 {
                     // Nothing of the request was sent, so the next connection may send it.
@@ -431,7 +440,7 @@ public class CallClient : Client
 
     private CallException? RefusalToWait()
     {
-        if (_session is null && !IsBusy) return NotSent(RemoteText);
+        if (_session is null && !IsBusy) return NotSent(RemoteText, _lastEnd);
         return _waiting.Count < Calls.WaitingLimit ? null
             : new CallException(CallFailure.Full, mayHaveBeenHandled: false, $"{_inFlight.Count} calls to {RemoteText} are in flight and {_waiting.Count} wait, as many as may; the request was not sent.");
     }

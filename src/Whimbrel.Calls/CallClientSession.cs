@@ -35,8 +35,13 @@ internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
     private void Reject(Exception error)
     {
         ReportProtocolError(error);
+        NoteMismatch();
         Abort();
     }
 
-    protected override void OnDisconnecting(CloseReason reason) => owner.Lost(this);
+    protected override void OnDisconnecting(CloseReason reason) => owner.Lost(this, reason);
+
+    internal override int UnfinishedBytes => _reader.Unfinished;
+
+    internal override string DisplayName => owner.GetType().Name;
 }

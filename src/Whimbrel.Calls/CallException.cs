@@ -42,4 +42,10 @@ public sealed class CallException : IOException
     /// connection, so that the peer may have handled it; repeat such a call only if handling it twice does no harm.
     /// </summary>
     public bool MayHaveBeenHandled { get; }
+
+    /// <summary>
+    /// Reason why the connection of the call ended (<see cref="CallFailure.ConnectionLost"/>), or the last one before
+    /// it (<see cref="CallFailure.NotSent"/>). <see cref="CloseCause.None"/> if there was none, and for other failures.
+    /// </summary>
+    public CloseReason CloseReason { get; internal init; }
 }

@@ -94,6 +94,8 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
 
     internal sealed override string ReceivingName => nameof(OnCall);
 
+    internal sealed override int UnfinishedBytes => _reader.Unfinished;
+
     void IFrameTaker.Take(in Frame frame)
     {
         switch (Format.Read(frame, out ulong id, out ReadOnlySpan<byte> body))

@@ -1135,6 +1135,7 @@ public abstract partial class Session : IConnection
     internal void CallEndOfStream()
     {
         if (_intake?.TakesFinish(this) == true) return;
+        if (UnfinishedBytes is > 0 and int count) _host?.NoteUnfinished(this, count);
         using CallbackScope scope = ScopeOfOverride();
         OnEndOfStream();
     }
@@ -1278,6 +1279,9 @@ public abstract partial class Session : IConnection
 
     /// <summary>Name of the override that receives data, for messages about its exceptions.</summary>
     internal virtual string ReceivingName => UserCode.IsOfUser(((Func<ReadOnlySpan<byte>, int>)OnData).Method.DeclaringType!) ? nameof(OnData) : nameof(OnReceived);
+
+    /// <summary>Number of unread bytes of an incomplete message: they are lost if the peer sends nothing more.</summary>
+    internal virtual int UnfinishedBytes => 0;
 
     /// <summary>Name of the code that still runs after the session has ended, for messages of a stop.</summary>
     internal virtual string UnfinishedText => $"{nameof(OnReceivedAsync)} of {DisplayName}";

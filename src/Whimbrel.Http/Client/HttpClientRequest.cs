@@ -43,7 +43,7 @@ public sealed class HttpClientRequest
         ArgumentNullException.ThrowIfNull(uri);
         if (!HttpBytes.IsToken(method)) throw new ArgumentException("A method is a token.", nameof(method));
         if (method == "CONNECT") throw new ArgumentException("CONNECT makes a tunnel, which is not offered here.", nameof(method));
-        if (!uri.IsAbsoluteUri || (uri.Scheme != Uri.UriSchemeHttp && uri.Scheme != Uri.UriSchemeHttps)) throw new ArgumentException($"{uri} is no http or https URL.", nameof(uri));
+        if (!uri.IsAbsoluteUri || (uri.Scheme != Uri.UriSchemeHttp && uri.Scheme != Uri.UriSchemeHttps)) throw new ArgumentException($"'{uri.OriginalString}' is no absolute http or https URL. Give all of it: http://host/path or https://host/path.", nameof(uri));
         Method = method;
         Uri = uri;
         _method = Encoding.ASCII.GetBytes(method);

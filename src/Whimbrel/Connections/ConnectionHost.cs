@@ -21,6 +21,7 @@ internal abstract class ConnectionHost
     private NoticePace _handshakeNotices;
     private NoticePace _certificateNotices;
     private NoticePace _protocolNotices;
+    private NoticePace _unfinishedNotices;
     private NoticePace _callNotices;
     private long _slowConsumers;
     private long _userExceptions;
@@ -204,6 +205,16 @@ internal abstract class ConnectionHost
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.Protocol,
             $"{session.DisplayName} (session {session.Id:x}) reset its connection to {session.RemoteEndPoint}: {ErrorText.WithoutStop(error.Message)}. Both sides need the same FrameFormat, with a LimitBytes that has room for the longest message.",
+            "protocol-mismatch.md"));
+    }
+
+    /// <summary>Reports that a peer's data ended inside a message. At most once a minute.</summary>
+    internal void NoteUnfinished(Session session, int bytes)
+    {
+        if (!_unfinishedNotices.TryTake(Engine.NowMs)) return;
+        NoteSession(new DiagnosticEvent(
+            DiagnosticEventKind.Protocol,
+            $"The data of {session.RemoteEndPoint} ended inside a message: {session.DisplayName} (session {session.Id:x}) has dropped {bytes:n0} bytes. Both sides need the same FrameFormat, and the peer has to end its last message (a line by LF) before it closes.",
             "protocol-mismatch.md"));
     }
 

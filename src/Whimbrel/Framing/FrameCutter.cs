@@ -12,6 +12,7 @@ internal static class FrameCutter
         where T : Session, IFrameTaker
     {
         if (reader.Error != FrameError.None) return unread.Length;
+        reader.Unfinished = 0;
         int taken = 0;
         while (reader.TryRead(unread[taken..], out Frame frame))
         {
@@ -20,7 +21,12 @@ internal static class FrameCutter
             if (taken == unread.Length || MustStop(session)) return taken;
         }
 
-        if (reader.Error == FrameError.None) return taken;
+        if (reader.Error == FrameError.None)
+        {
+            reader.Unfinished = unread.Length - taken;
+            return taken;
+        }
+
         session.Fail(reader.Error, unread[taken..]);
         return unread.Length;
     }

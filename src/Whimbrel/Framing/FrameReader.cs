@@ -66,6 +66,9 @@ public sealed class FrameReader(FrameFormat format)
     /// </summary>
     public FrameError Error { get; private set; }
 
+    /// <summary>Number of unread bytes after the last complete frame, for sessions.</summary>
+    internal int Unfinished { get; set; }
+
     /// <summary>
     /// Finds the next frame. The total time for a stream is linear in its bytes, however they are split.
     /// </summary>

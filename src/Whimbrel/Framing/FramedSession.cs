@@ -60,6 +60,8 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
 
     internal sealed override string ReceivingName => nameof(OnFrame);
 
+    internal sealed override int UnfinishedBytes => _reader.Unfinished;
+
     void IFrameTaker.Take(in Frame frame) => OnFrame(frame);
 
     void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread)

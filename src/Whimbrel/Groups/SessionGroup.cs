@@ -126,7 +126,7 @@ public class SessionGroup
     private static void CheckForms(SessionGroup group, bool hasForms)
     {
         if (Volatile.Read(ref group._refusal) is not { } why || (hasForms && !group._isHost)) return;
-        if (hasForms) Throw.State($"The group of all sessions has no forms for members of different protocols, so nothing was sent. Let the sessions join a SessionGroup in OnConnected, and broadcast to that.");
+        if (group._isHost) Throw.State("The group of all sessions of a server takes plain bytes only, and the protocol of some members has a form of its own, so nothing was sent. Let the sessions join a SessionGroup in OnConnected, and broadcast to that.");
         Throw.State($"Broadcast sends plain bytes, and nothing was sent: {why}");
     }
 

@@ -269,6 +269,8 @@ public sealed class SessionTests
         Assert.Throws<ArgumentException>(() => new HttpClientRequest("GE T", new Uri("http://a/")));
         Assert.Throws<ArgumentException>(() => new HttpClientRequest(HttpVerb.Connect, "http://a/"));
         Assert.Throws<ArgumentException>(() => new HttpClientRequest(HttpVerb.Get, "ftp://a/"));
+        // Where paths begin with a slash, .NET takes this one for a file.
+        Assert.Contains("'/a/b' is no absolute http or https URL", Assert.Throws<ArgumentException>(() => new HttpClientRequest("GET", new Uri("/a/b", UriKind.RelativeOrAbsolute))).Message, StringComparison.Ordinal);
         HttpClientRequest request = new(HttpVerb.Get, "http://a/");
         foreach ((string name, string value) in ((string, string)[])[("A B", "c"), ("A", "b\r\nC: d"), ("A", "\0"), ("A", " b"), ("A", "\u00e4"), ("Content-Length", "1"), ("Transfer-Encoding", "chunked"), ("Connection", "close"), ("Host", "a b"), ("Expect", "100-continue")])
             Assert.Throws<ArgumentException>(() => request.Add(name, value));

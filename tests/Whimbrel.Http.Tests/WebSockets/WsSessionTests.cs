@@ -294,11 +294,38 @@ public sealed class WsSessionTests
             Assert.Contains("Use BroadcastText or BroadcastBinary", error.Message, StringComparison.Ordinal);
         }
 
-        Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text"));
+        // BroadcastText is no cure here: the group of all sessions rejects it as well.
+        string ofAll = Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text")).Message;
+        Assert.Contains("join a SessionGroup", ofAll, StringComparison.Ordinal);
+        Assert.DoesNotContain("BroadcastText", ofAll, StringComparison.Ordinal);
         Assert.Equal(SendResult.Queued, room.BroadcastText("text \u00E4"));
         Assert.Equal(SendResult.Queued, room.BroadcastText(new string('x', 600)));
         web.Network.Run();
         Assert.Equal(["Text text \u00C3\u00A4", $"Text {new string('x', 600)}"], peer.Read());
+    }
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_message_above_the_send_limit_names_the_members_that_send_it_in_parts(Scheduling scheduling)
+    {
+        using Web web = new(scheduling: scheduling);
+        string large = new('x', 2_000_000);
+        WsSession session = null!;
+        List<string> thrown = [];
+        web.Server.WebSocket("/ws", () => session = new WsSession((s, what) =>
+        {
+            if (what == "connected") thrown.Add(Assert.Throws<ArgumentException>(() => s.SendText(large)).Message);
+        }));
+        WsPeer peer = new(web);
+        thrown.Add(Assert.Throws<ArgumentException>(() => session.SendBinary(new byte[2_000_000])).Message);
+        Assert.Equal(2, thrown.Count);
+        Assert.All(thrown, static text => Assert.Contains("Await SendTextAsync or SendBinaryAsync of the WebSocketSession, which send a message of any length in parts", text, StringComparison.Ordinal));
+        Task<SendResult> cure = session.SendTextAsync(System.Text.Encoding.ASCII.GetBytes(large)).AsTask();
+        web.Network.Run();
+        Assert.Equal([$"Text {large}"], peer.Read());
+        Assert.True(SpinWait.SpinUntil(() => cure.IsCompleted, TimeSpan.FromSeconds(30)));
+        Assert.Equal(SendResult.Queued, cure.GetAwaiter().GetResult());
     }
 
     [Fact]
@@ -324,7 +351,7 @@ public sealed class WsSessionTests
         using Web web = new();
         web.Server.Get("/", static (_, response) => response.Text("good"));
         Whimbrel.Testing.TestPeer peer = web.Connect();
-        Assert.Contains("take the bytes for an answer", Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text")).Message, StringComparison.Ordinal);
+        Assert.Contains("join a SessionGroup", Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text")).Message, StringComparison.Ordinal);
         Assert.Contains("join a SessionGroup", Assert.Throws<InvalidOperationException>(() => web.Server.Sessions.BroadcastText("text")).Message, StringComparison.Ordinal);
         peer.Send(Web.Get("/"));
         Assert.Equal(["200 good"], Web.Answers(peer));

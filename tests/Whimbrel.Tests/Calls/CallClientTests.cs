@@ -54,6 +54,33 @@ public sealed class CallClientTests
         Assert.Equal("at last", CallRig.ResultOf(patient));
     }
 
+    [Theory]
+    [InlineData("220 welcome\r\n", "look like text: does the peer send lines or HTTP?")]
+    [InlineData("\0\0\0\b\0\0\0\0\0\0\0\u0009", "an answer came to a call with the id 9, which was not sent")]
+    public void A_server_of_another_protocol_is_named_by_a_diagnostic_event_and_by_the_calls(string sent, string expected)
+    {
+        List<DiagnosticEvent> notices = [];
+        using TestNetwork network = new();
+        CallClient client = new(
+            new ClientOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add },
+            calls: new CallOptions { StrayAnswers = StrayAnswers.ResetOnUnknown });
+        TestPeer peer = network.Accept(client);
+        Task inFlight = client.CallAsync("x"u8.ToArray()).AsTask();
+        peer.Send(sent);
+        Assert.True(peer.IsReset);
+        CallException lost = Assert.IsType<CallException>(inFlight.Exception!.InnerException);
+        Assert.Equal((CallFailure.ConnectionLost, CloseCause.ProtocolError), (lost.Failure, lost.CloseReason.Cause));
+        Assert.Contains(expected, lost.Message, StringComparison.Ordinal);
+        CallException next = Assert.IsType<CallException>(client.CallAsync("x"u8.ToArray()).AsTask().Exception!.InnerException);
+        Assert.Equal((CallFailure.NotSent, CloseCause.ProtocolError), (next.Failure, next.CloseReason.Cause));
+        Assert.Contains(expected, next.Message, StringComparison.Ordinal);
+        Assert.Contains("Await ConnectAsync again", next.Message, StringComparison.Ordinal);
+        DiagnosticEvent notice = Assert.Single(notices);
+        Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
+        Assert.StartsWith("CallClient (session ", notice.Message, StringComparison.Ordinal);
+        Assert.Contains(expected, notice.Message, StringComparison.Ordinal);
+    }
+
     [Fact]
     public void A_cancelled_call_ends_at_once_and_makes_room()
     {

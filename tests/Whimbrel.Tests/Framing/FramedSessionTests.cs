@@ -110,6 +110,36 @@ public sealed class FramedSessionTests
         Assert.Contains("FrameFormat", notice.Message, StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData(false, "\0\0\u0001\0rest", 8)]
+    [InlineData(true, "no end", 6)]
+    [InlineData(true, "one\ntwo", 3)]
+    [InlineData(true, "one\ntwo\n", 0)]
+    [InlineData(false, "", 0)]
+    public void A_peer_that_ends_inside_a_message_gives_one_diagnostic_event_with_the_bytes_dropped(bool isLine, string sent, int dropped)
+    {
+        foreach (Scheduling scheduling in Enum.GetValues<Scheduling>())
+        {
+            List<DiagnosticEvent> notices = [];
+            using TestNetwork network = new();
+            ServerOptions options = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add, Scheduling = scheduling };
+            Server server = new(options, () => isLine ? new Lines() : new Prefixed());
+            for (int i = 0; i < 2; i++)
+            {
+                TestPeer peer = network.Connect(server);
+                foreach (char c in sent) peer.Send([(byte)c]);
+                peer.Finish();
+                Assert.Equal(CloseCause.PeerClosed, peer.CloseReason!.Value.Cause);
+            }
+
+            Assert.Equal(dropped == 0 ? 0 : 1, notices.Count);
+            if (dropped == 0) continue;
+            Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notices[0].Kind, notices[0].Page));
+            Assert.Contains($"{(isLine ? "Lines" : "Prefixed")} (session ", notices[0].Message, StringComparison.Ordinal);
+            Assert.Contains($"has dropped {dropped} bytes", notices[0].Message, StringComparison.Ordinal);
+        }
+    }
+
     private sealed class Prefixed() : FramedSession(FrameFormat.LengthPrefix(4))
     {
         protected override void OnFrame(in Frame frame)
