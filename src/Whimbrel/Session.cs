@@ -1280,7 +1280,7 @@ public abstract partial class Session : IConnection
     /// <summary>Name of the override that receives data, for messages about its exceptions.</summary>
     internal virtual string ReceivingName => UserCode.IsOfUser(((Func<ReadOnlySpan<byte>, int>)OnData).Method.DeclaringType!) ? nameof(OnData) : nameof(OnReceived);
 
-    /// <summary>Number of unread bytes of an incomplete message: they are lost if the peer sends nothing more.</summary>
+    /// <summary>Number of unread bytes of an incomplete message. They are lost if the peer sends no more.</summary>
     internal virtual int UnfinishedBytes => 0;
 
     /// <summary>Name of the code that still runs after the session has ended, for messages of a stop.</summary>

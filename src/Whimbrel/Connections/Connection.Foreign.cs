@@ -301,7 +301,7 @@ internal sealed partial class Connection
         {
             long seen = _queue.Foreign.Read();
             if (!ForeignWord.IsOpenFor(seen, generation)) return SendResult.Closed;
-            if (!mayWait && IsTooLarge(length, generation)) Throw.TooLarge(Session, length, _queue.Limit);
+            if (!mayWait && IsTooLarge(length, generation)) Throw.TooLarge(length, _queue.Limit, Session.BroadcastRefusal is not null);
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
             if (!_queue.HasRoomFromElsewhere(length))
             {

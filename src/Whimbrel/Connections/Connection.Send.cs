@@ -174,7 +174,7 @@ internal sealed unsafe partial class Connection
         SettleForeign();
         if (!TakesSends(generation)) return SendResult.Closed;
         if (_operationCount == 0 && _queue.HasRoomFor(length)) return SendResult.Queued;
-        if (!_queue.MayEverFit(length)) Throw.TooLarge(Session, length, _queue.Limit);
+        if (!_queue.MayEverFit(length)) Throw.TooLarge(length, _queue.Limit, Session.BroadcastRefusal is not null);
         if (_operationCount > 0)
         {
             _tenancy.KnowsOfQueue = true;

@@ -20,12 +20,14 @@ internal static class Throw
         throw new ArgumentOutOfRangeException(name, value, $"{name} must be {range}.");
 
     /// <summary>
-    /// Throws for a message that can never fit: neither the peer nor a wait can change that. SendAsync is no cure for a
-    /// protocol to which plain bytes do not belong.
+    /// Throws for a message that can never fit: neither the peer nor a wait can change that.
     /// </summary>
+    /// <param name="length">Length of the message in bytes.</param>
+    /// <param name="limit">Limit of the send queue in bytes.</param>
+    /// <param name="isFramed">Whether plain bytes would corrupt the protocol, so that SendAsync is no cure.</param>
     [DoesNotReturn]
-    internal static void TooLarge(Session session, long length, long limit) =>
-        throw new ArgumentException($"A message of {length:n0} bytes is larger than the send queue of its connection may ever be (SendLimitBytes is {limit:n0}). Nothing of it was queued, and the connection continues. Await {(session.BroadcastRefusal is null ? "SendAsync, which sends" : "SendTextAsync or SendBinaryAsync of the WebSocketSession, which send")} a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.");
+    internal static void TooLarge(long length, long limit, bool isFramed) =>
+        throw new ArgumentException($"A message of {length:n0} bytes is larger than the send queue of its connection may ever be (SendLimitBytes is {limit:n0}). Nothing of it was queued, and the connection continues. Await {(isFramed ? "SendTextAsync or SendBinaryAsync of the WebSocketSession, which send" : "SendAsync, which sends")} a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.");
 
     [DoesNotReturn]
     internal static void Disposed(string name) => throw new ObjectDisposedException(name);

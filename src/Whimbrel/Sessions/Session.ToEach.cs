@@ -51,7 +51,7 @@ public abstract partial class Session
     {
         foreach (Session session in sessions)
         {
-            if (session?.Connection is { } connection && connection.IsTooLarge(length, session.Generation)) Throw.TooLarge(session, length, connection.SendLimit);
+            if (session?.Connection is { } connection && connection.IsTooLarge(length, session.Generation)) Throw.TooLarge(length, connection.SendLimit, session.BroadcastRefusal is not null);
         }
     }
 }
