@@ -81,6 +81,12 @@ internal static class DatagramRules
         if (endPoint is UnixDomainSocketEndPoint) errors.Add($"Loops = {options.Loops}, and a Unix socket has one loop");
     }
 
+    /// <summary>Returns why a socket at this address would receive nothing of a group, or null.</summary>
+    internal static string? WhyDeaf(EndPoint? endPoint, MulticastGroup group) =>
+        !KernelProbe.IsLinux || endPoint is not IPEndPoint { Address: { } address } || address.Equals(IPAddress.Any) || address.Equals(IPAddress.IPv6Any) || MulticastGroup.IsGroup(address)
+            ? null
+            : $"a socket bound to {address} receives nothing of a group on Linux: bind it to IPAddress.{(address.AddressFamily == AddressFamily.InterNetworkV6 ? nameof(IPAddress.IPv6Any) : nameof(IPAddress.Any))} or to {group.Address}, and select the network by the group's Interface";
+
     private static void CheckGroups(OptionErrors errors, DatagramOptions options, EndPoint? endPoint)
     {
         if (options.Groups is null)
@@ -106,6 +112,7 @@ internal static class DatagramRules
                 errors.Add(e.Message.Split(" (Parameter")[0].TrimEnd('.'));
             }
 
+            if (WhyDeaf(endPoint, group) is { } why) errors.Add($"Groups contains {group}, and {why}");
             if (endPoint is UnixDomainSocketEndPoint) errors.Add($"Groups contains {group}, and a Unix socket has no groups");
         }
     }

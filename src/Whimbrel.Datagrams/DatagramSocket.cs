@@ -527,6 +527,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     private ValueTask Change(MulticastGroup group, bool joins)
     {
         if (_phase != Phase.Started || Volatile.Read(ref _residents) is not [{ } first, ..]) throw new InvalidOperationException($"The datagram socket is not started: it cannot {(joins ? "join" : "leave")} {group}.");
+        if (joins && DatagramRules.WhyDeaf(first.EndPoint, group) is { } why) throw new InvalidOperationException($"The datagram socket cannot join {group}: {why}.");
         Completion<bool> done = new(Engine);
         SessionOrder.Begin(FinishAsync);
         return done.PlainTask;

@@ -430,7 +430,7 @@ internal sealed partial class LoopSocket : DatagramResident
     internal void NoteSendFailed(in DatagramFault fault)
     {
         if (fault.Error.Code == 0 || !_failedNotices.TryTake(Loop.Engine.NowMs)) return;
-        NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnSendFailed to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.Failed).");
+        NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} {(_handler is null ? "A socket with a handler gets it as OnSendFailed." : "Override OnSendFailed to handle it yourself.")} Further ones of the next minute are only counted (DatagramCounters.Failed).");
     }
 
     /// <summary>
@@ -500,8 +500,10 @@ internal sealed partial class LoopSocket : DatagramResident
     {
         if (_handler is null)
         {
-            // Otherwise a caller that waits for the answer of a connected peer would wait forever.
+            // Otherwise a caller that waits for the answer of a connected peer would wait forever. One socket for many
+            // peers must not fail for one of them.
             if (IsConnected) Inbox!.Fail(new NetworkException(fault.Error));
+            else if (!isPeerError) NoteSendFailed(in fault);
             return;
         }
 

@@ -76,6 +76,7 @@ public partial class HttpSession
                 Watch(exchange.HeadSinceMs + Milliseconds(_options.HeadTimeout));
                 return false;
             case HttpReading.Broken:
+                if (_requests == 0 && (rest.StartsWith("PROXY "u8) || rest.StartsWith("\r\n\r\n\0\r\nQUIT\n"u8))) NoteProxyHeader();
                 Refuse(head.Reader.Rule);
                 return false;
         }
@@ -83,6 +84,16 @@ public partial class HttpSession
         head.Keep(rest[..head.Reader.HeadLength]);
         taken += head.Reader.HeadLength;
         return Begin(exchange, hasMore: rest.Length > head.Reader.HeadLength);
+    }
+
+    /// <summary>Reports that a proxy sends the PROXY protocol, versions 1 or 2, and that nothing reads it.</summary>
+    private void NoteProxyHeader()
+    {
+        if (Server is not { } server || !_options.Tally.TryNoteProxy(Loop.TimeMs)) return;
+        server.Report(new DiagnosticEvent(
+            DiagnosticEventKind.Protocol,
+            $"{RemoteEndPoint} sent a PROXY header in place of a request and got 400, because an HttpServer does not read it. Let a ProxySession (package Whimbrel.Relays) read it and hand over to HttpServer.CreateSession, as docs/guide/proxy-protocol.md shows, or turn the header off in the proxy.",
+            "protocol-mismatch.md"));
     }
 
     private bool Begin(ServerExchange exchange, bool hasMore)

@@ -1,4 +1,5 @@
 using System.Runtime.CompilerServices;
+using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Http;
 
@@ -25,9 +26,13 @@ internal sealed class HttpTally
     private const int Width = 16;
 
     private readonly long[] _counts = new long[Rows * Width + Width];
+    private NoticePace _proxyNotices;
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal void Add(HttpCount what, int loop) => Interlocked.Increment(ref _counts[(loop % Rows + 1) * Width + (int)what]);
+
+    /// <summary>Whether to report a PROXY header in place of a request: at most once a minute. Any thread.</summary>
+    internal bool TryNoteProxy(long nowMs) => _proxyNotices.TryTake(nowMs);
 
     internal HttpCounters Read() => new(
         Sum(HttpCount.Requests), Sum(HttpCount.Refused), Sum(HttpCount.TooLarge), Sum(HttpCount.HeadTimeouts), Sum(HttpCount.BodyTimeouts), Sum(HttpCount.IdleClosed),

@@ -29,7 +29,8 @@ public sealed class WebSocketOptions
     public TimeSpan CloseTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
     /// <summary>Sub-protocols: supported ones of a server, offered ones of a client, in order of preference. A server
-    /// never chooses one that was not offered. Default empty: none.</summary>
+    /// never chooses one that was not offered. With none in common the connection is opened without one
+    /// (<see cref="WebSocketSession.SubProtocol"/> is null). Default empty: none.</summary>
     public IReadOnlyList<string> SubProtocols { get; init; } = [];
 
     /// <summary>Origins of web pages from which browsers may connect. Default: the same host.</summary>

@@ -93,6 +93,27 @@ public sealed class MistakeTests
     }
 
     [Fact]
+    public void A_datagram_of_an_unconnected_socket_in_pull_style_that_is_not_sent_gives_one_diagnostic_event()
+    {
+        ConcurrentQueue<string> notices = [];
+        Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = n => { if (n.Page == "datagram-not-sent.md") notices.Enqueue(n.Message); } });
+        IPEndPoint any = new(IPAddress.Loopback, 0);
+        DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = any });
+        Run(socket.StartAsync());
+        byte[] memory = new byte[10];
+        Task<ReceivedDatagram> received = socket.ReceiveAsync(memory).AsTask();
+        for (int i = 0; i < 3; i++) socket.Send("x"u8, new DatagramPeer(any));
+        Until(() => socket.ReadCounters().Failed == 3 && !notices.IsEmpty);
+        Assert.Matches(@"^A datagram of 1 bytes to 127\.0\.0\.1:0 was not sent: .*port 0.* A socket with a handler gets it as OnSendFailed\.", Assert.Single(notices));
+        // The receive does not fail: other peers may still send.
+        socket.Send("good"u8, new DatagramPeer((IPEndPoint)socket.EndPoint!));
+        Until(() => received.IsCompletedSuccessfully);
+        Assert.Equal("good"u8.ToArray(), memory[..4]);
+        Run(socket.DisposeAsync());
+        Run(engine.DisposeAsync());
+    }
+
+    [Fact]
     public void A_diagnostic_event_is_written_to_standard_error_with_the_exception_if_its_handler_throws()
     {
         TextWriter old = Console.Error;

@@ -223,6 +223,18 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(OnLo(s_one, s_two))));
         Assert.Contains("not a member", Assert.Throws<InvalidOperationException>(() => rig.Await(socket.LeaveAsync(OnLo(s_one)))).Message, StringComparison.Ordinal);
         Assert.Contains("nowhere0", Assert.Throws<NetworkException>(() => rig.Await(socket.JoinAsync(new MulticastGroup(s_one, "nowhere0")))).Message, StringComparison.Ordinal);
+        if (OperatingSystem.IsLinux())
+        {
+            // It would start, and receive nothing.
+            DatagramSocket bound = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Groups = [OnLo(s_one)] }, static () => new RecordingHandler());
+            string why = Assert.Throws<ArgumentException>(() => rig.Await(bound.StartAsync())).Message;
+            Assert.Contains("a socket bound to 127.0.0.1 receives nothing of a group on Linux: bind it to IPAddress.Any or to 239.77.1.1", why, StringComparison.Ordinal);
+            DatagramSocket later = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new RecordingHandler());
+            rig.Await(later.StartAsync());
+            Assert.Contains("IPAddress.Any", Assert.Throws<InvalidOperationException>(() => rig.Await(later.JoinAsync(OnLo(s_one)))).Message, StringComparison.Ordinal);
+            rig.Await(later.DisposeAsync());
+        }
+
         rig.Await(socket.JoinAsync(OnLo(s_one)));
         Assert.Contains("already", Assert.Throws<InvalidOperationException>(() => rig.Await(socket.JoinAsync(OnLo(s_one)))).Message, StringComparison.Ordinal);
         Assert.Throws<InvalidOperationException>(() => rig.Await(socket.LeaveAsync(s_one)));

@@ -33,6 +33,29 @@ public sealed class LimitTests
         return (Web.One(peer).Status, peer.IsConnected);
     }
 
+    [Theory]
+    [InlineData("PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", true)]
+    [InlineData("PROXY UNKNOWN\r\n", true)]
+    [InlineData("\r\n\r\n\0\r\nQUIT\n!\u0011\0\f", true)]
+    [InlineData("PROXYX a\r\n", false)]
+    [InlineData("\r\n\r\n", false)]
+    public void A_PROXY_header_gets_400_and_one_diagnostic_event_that_names_ProxySession(string sent, bool isNamed)
+    {
+        using Web web = new();
+        for (int i = 0; i < 2; i++)
+        {
+            TestPeer peer = web.Connect();
+            peer.Send(sent + Web.Get("/"));
+            Assert.Equal(400, Web.One(peer).Status);
+        }
+
+        Assert.Equal(isNamed ? 1 : 0, web.Notices.Count);
+        if (!isNamed) return;
+        Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (web.Notices[0].Kind, web.Notices[0].Page));
+        Assert.Contains("ProxySession (package Whimbrel.Relays)", web.Notices[0].Message, StringComparison.Ordinal);
+        Assert.Contains("docs/guide/proxy-protocol.md", web.Notices[0].Message, StringComparison.Ordinal);
+    }
+
     [Fact]
     public void Sizes_of_the_head_are_held_to_the_byte()
     {
