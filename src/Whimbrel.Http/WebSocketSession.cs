@@ -54,8 +54,8 @@ public partial class WebSocketSession : Session
     private bool _isInline; // callbacks run on the loop
 
     /// <summary>
-    /// Sub-protocol agreed on in the handshake, or null. Null also on a client that offered some, if the server selected
-    /// none: the connection is open, and a client that needs one checks this and closes (RFC 6455, 4.1).
+    /// Sub-protocol agreed on in the handshake, or null. Null also on a client that offered some, if the server
+    /// selected none: the connection is open, and a client that needs one checks this and closes (RFC 6455, 4.1).
     /// </summary>
     public string? SubProtocol { get; private set; }
 
