@@ -69,7 +69,8 @@ public sealed class HealthTests
             seen.Remove((HealthStatus.Degraded, HealthStatus.Unhealthy));
             seen.Remove((HealthStatus.Unhealthy, HealthStatus.Healthy));
             seen.Remove((HealthStatus.Healthy, HealthStatus.Healthy));
-            Assert.Equal([(HealthStatus.Degraded, HealthStatus.Healthy), (HealthStatus.Unhealthy, HealthStatus.Unhealthy)], seen);
+            // On a busy machine a loop is silent for 100 ms before it is blocked, too: Degraded, Healthy, Degraded.
+            Assert.Equal([(HealthStatus.Degraded, HealthStatus.Healthy), (HealthStatus.Unhealthy, HealthStatus.Unhealthy)], seen.Distinct());
             await TellsAsync(host, HealthStatus.Unhealthy, "Chat: loop 0 has not answered for ");
         }
         finally
