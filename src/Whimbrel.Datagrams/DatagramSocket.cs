@@ -524,10 +524,20 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <param name="group">Address of the group.</param>
     public ValueTask LeaveAsync(IPAddress group) => LeaveAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
 
+    // Programs of the original APIs may join on a socket of their own address: a notice, because the call itself works.
+    private NoticePace _deafNotices;
+
     private ValueTask Change(MulticastGroup group, bool joins)
     {
         if (_phase != Phase.Started || Volatile.Read(ref _residents) is not [{ } first, ..]) throw new InvalidOperationException($"The datagram socket is not started: it cannot {(joins ? "join" : "leave")} {group}.");
-        if (joins && DatagramRules.WhyDeaf(first.EndPoint, group) is { } why) throw new InvalidOperationException($"The datagram socket cannot join {group}: {why}.");
+        if (joins && DatagramRules.WhyDeaf(first.EndPoint, group) is { } why && _deafNotices.TryTake(Engine.NowMs))
+        {
+            Engine.Report(new DiagnosticEvent(
+                DiagnosticEventKind.System,
+                $"A datagram socket joins {group} and will receive nothing of it: {why}.",
+                "multicast.md"));
+        }
+
         Completion<bool> done = new(Engine);
         SessionOrder.Begin(FinishAsync);
         return done.PlainTask;

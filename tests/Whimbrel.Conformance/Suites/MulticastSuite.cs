@@ -231,7 +231,8 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
             Assert.Contains("a socket bound to 127.0.0.1 receives nothing of a group on Linux: bind it to IPAddress.Any or to 239.77.1.1", why, StringComparison.Ordinal);
             DatagramSocket later = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new RecordingHandler());
             rig.Await(later.StartAsync());
-            Assert.Contains("IPAddress.Any", Assert.Throws<InvalidOperationException>(() => rig.Await(later.JoinAsync(OnLo(s_one)))).Message, StringComparison.Ordinal);
+            rig.Await(later.JoinAsync(OnLo(s_one)));
+            Assert.Contains(rig.Notices, static n => n.Page == "multicast.md" && n.Message.Contains("IPAddress.Any", StringComparison.Ordinal));
             rig.Await(later.DisposeAsync());
         }
 
