@@ -16,7 +16,7 @@ internal sealed class GroupState : SessionGroup
     private readonly Cluster _cluster;
     private Publisher[] _publishers = []; // most recent first; no dictionary, which takes 200 bytes per group
     private int _publisherCount;
-    private int _heardCount; // the first of them, heard since the subscription; the rest were heard before it
+    private int _currentCount; // publishers of this subscription, in front
     private long _usedAtMs; // any thread
 
     internal GroupState(Cluster cluster, string name, uint epoch, long nowMs)
@@ -98,7 +98,7 @@ internal sealed class GroupState : SessionGroup
     /// </summary>
     internal void EndSubscription()
     {
-        _heardCount = 0;
+        _currentCount = 0;
         SettledAtMs = long.MaxValue;
         IsConfirmed = false;
     }
@@ -127,19 +127,19 @@ internal sealed class GroupState : SessionGroup
         int at = 0;
         while (at < _publisherCount && _publishers[at].Instance != envelope.Instance) at++;
         Publisher known = at < _publisherCount ? _publishers[at] : new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, 0);
-        if (at >= _heardCount && envelope.Epoch >= known.Epoch)
+        if (at >= _currentCount && envelope.Epoch >= known.Epoch)
         {
             // For a new subscription earlier broadcasts are not expected. All repeated broadcasts are earlier than a
             // new subscription.
-            ulong heard = envelope.Epoch == known.Epoch ? known.Last : 0;
+            ulong received = envelope.Epoch == known.Epoch ? known.Last : 0;
             ulong before = isSettled ? 0 : envelope.IsRepeated ? envelope.Sequence + (ulong)envelope.Count - 1 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
-            before = Math.Max(before, heard);
-            known = new Publisher(envelope.Instance, known.Node, envelope.Epoch, before) { Unproven = (long)(before - heard) };
+            before = Math.Max(before, received);
+            known = new Publisher(envelope.Instance, known.Node, envelope.Epoch, before) { Unproven = (long)(before - received) };
         }
 
         if (at == MostPublishers) at--;
         else if (at == _publisherCount && _publisherCount++ == _publishers.Length) Array.Resize(ref _publishers, Math.Max(2, 2 * _publishers.Length));
-        if (at >= _heardCount) _heardCount++;
+        if (at >= _currentCount) _currentCount++;
         if (at > 0) Array.Copy(_publishers, 0, _publishers, 1, at);
         _publishers[0] = known;
         ref Publisher publisher = ref _publishers[0];

@@ -142,7 +142,7 @@ internal static class WsText
 
             /// <summary>
             /// Called for each request: one that upgraded the session (after <see cref="OnWsConnected(HttpRequest)"/>;
-            /// no response can be sent), one without an upgrade, or one whose upgrade was rejected. The default answers
+            /// no response can be sent), one without an upgrade, or one with a rejected upgrade. The default answers
             /// an upgrade that <see cref="OnWsConnecting(HttpRequest, HttpResponse)"/> rejected and that has no answer,
             /// with the response composed there or with 403, and ends the connection.
             /// </summary>

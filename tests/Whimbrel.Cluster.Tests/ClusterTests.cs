@@ -63,7 +63,7 @@ public sealed class ClusterTests : IDisposable
     }
 
     // The member's node has left the group's subscription and taken it again while the publisher was away, so the
-    // publisher's repetition comes to a subscription that has not heard of it.
+    // publisher's repetition arrives at a new subscription.
     [Fact] // 2, 10
     public void A_repetition_after_an_outage_does_not_come_twice_to_a_group_that_was_left_and_joined_again()
     {

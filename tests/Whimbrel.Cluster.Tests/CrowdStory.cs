@@ -53,7 +53,7 @@ internal sealed class CrowdStory
         story._bus.Loss = story._bus.Doubled = 0;
         foreach (TestNode node in story._nodes) node.Link.Link.IsCut = false;
         story._engine.RunFor(TimeSpan.FromSeconds(5));
-        // A loss whose marks and answers were lost as well is detected with the next broadcast.
+        // If all marks and answers after a loss are lost as well, the next broadcast reveals it.
         foreach ((int node, int group) in story._said.Keys.ToList()) story.Say(node, group, Steps + StepsUntilAsked);
         story._engine.RunFor(TimeSpan.FromSeconds(5));
         story.Check(hasFaults);

@@ -39,7 +39,7 @@ internal sealed class BroadcastForms : IBufferWriter<byte>
         return forms;
     }
 
-    /// <summary>Returns the buffer. On any thread, whose next broadcast uses it.</summary>
+    /// <summary>Returns the buffer to the calling thread, for its next broadcast. Any thread.</summary>
     internal void Return()
     {
         Array.Clear(_lengths);

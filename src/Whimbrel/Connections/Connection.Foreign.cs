@@ -56,7 +56,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// With nothing queued: straight from the caller's memory. What the system does not take is copied behind.
+    /// Sends from the caller's memory if the queue is empty. Copies the bytes that the kernel did not accept.
     /// </summary>
     // Safe: each vector is the whole of a piece, which stays pinned until the loop below gives it back.
     private unsafe SendResult SendPinned(scoped in Pieces pieces, uint generation, bool mayWait)
@@ -195,8 +195,8 @@ internal sealed partial class Connection
         BeginDrain();
         try
         {
-            // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to
-            // others.
+            // Read again, not kept from the call: if other code has disposed the memory meanwhile, it may have a new
+            // owner.
             if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueDrained(owner, offset, length);
             else DropOwned(owner, length, generation);
         }
@@ -276,8 +276,8 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// What was reserved will not come by the mailbox. Any thread. Who waits until nothing of other threads is under
-    /// way is told, for no item will.
+    /// Releases reserved bytes that will not arrive by the mailbox. Any thread. Notifies the operation that waits until
+    /// no bytes of other threads are reserved, because no item will do that.
     /// </summary>
     internal void TakeBackForeign(int length, uint generation)
     {
@@ -321,8 +321,8 @@ internal sealed partial class Connection
         }
 
         if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
-        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be
-        // sending its pieces. Either way they are given back, and it is told.
+        // A SendAsync began meanwhile. If it saw these bytes, it waits for them; if not, it may already be sending its
+        // pieces. In both cases the bytes are released, and the operation is notified.
         _queue.Foreign.Release(length, generation);
         Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
         return SendResult.Full;
@@ -440,7 +440,7 @@ internal sealed partial class Connection
 
     /// <summary>
     /// Sends at once, with a result, or begins to wait for room: then it gives the operation that ends with one. The
-    /// parts are one message; most have the first only. A part of a file comes behind a head alone.
+    /// parts are one message; most have the first only. A part of a file follows a head only.
     /// </summary>
     internal SendOperation? BeginSend(
         ReadOnlyMemory<byte> head,

@@ -4,9 +4,9 @@ using Whimbrel.Tls;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// An upgrade to TLS asked for in a callback on the pool (contract 16). The call goes to the loop together with what the callback has
-/// sent, so that the peer cannot answer the one before the loop knows of the other. From there on the loop takes what it receives for cipher
-/// text, and sends an event, which runs behind the callback and gives back what came in the clear and was not taken.
+/// An upgrade to TLS that a callback on the pool starts (contract 16). It is an entry of the inbox, after the sends of
+/// the callback. When the loop processes it, the bytes that it receives later are cipher text, and the strand gets an
+/// event. The event runs after the callback and returns the plain bytes that the session has not consumed.
 /// </summary>
 internal sealed partial class Strand
 {
@@ -14,13 +14,17 @@ internal sealed partial class Strand
     private bool _hasFinished;
     private bool _isLast;
 
-    /// <summary>What the dial was for. Set before OnConnected: on the pool the connection may serve another when it is needed.</summary>
+    /// <summary>
+    /// Host name that was connected to. Set before OnConnected, because on the pool the connection may already serve
+    /// another session when it is needed.
+    /// </summary>
     internal string? ConnectedHost { get; set; }
 
     internal bool IsAccepting => _host.IsAccepting;
 
     /// <summary>
-    /// Inside a callback. Mistakes of the session throw; when the connection ends by itself meanwhile, the last callback tells whoever waits.
+    /// Starts the upgrade. Inside a callback. Mistakes of the session throw. If the connection ends meanwhile, the last
+    /// callback completes the waiting call.
     /// </summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
@@ -32,7 +36,7 @@ internal sealed partial class Strand
         _loop.Mailbox.PostInOrder(DataKind.Upgrade, _connection, _generation, upgrade);
     }
 
-    /// <summary>The session ends its half: what it sent goes first.</summary>
+    /// <summary>Notes that the session has ended its half: an upgrade or a Commit is invalid from now on.</summary>
     internal void FinishHere()
     {
         _hasFinished = true;

@@ -53,7 +53,7 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// Starts a timer for a time of the wall clock, whose callback is also called when it is cancelled.
+    /// Starts a timer for a time of the wall clock. Its callback is also called when it is cancelled.
     /// </summary>
     /// <param name="due">Time of the first firing; a time in the past means the next turn.</param>
     /// <param name="callback">Callback with <paramref name="state"/>, and true if the timer was cancelled instead of

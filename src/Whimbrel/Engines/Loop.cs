@@ -27,8 +27,8 @@ namespace Whimbrel;
 /// <item>After <see cref="Detach"/> has completed, the descriptor is closed and no completion follows.</item>
 /// <item>No verb calls a session. If a verb finds a result early (for example a failed send), the result is recorded
 /// and delivered in the completion phase, never inside another callback.</item>
-/// <item>A loop never waits for another loop: its posts are accepted or rejected. A session whose callbacks post faster
-/// than the other loop can process is not read until that loop has caught up.</item>
+/// <item>A loop never waits for another loop: its posts are accepted or rejected. A session with callbacks that post
+/// faster than the other loop can process is not read until that loop has caught up.</item>
 /// <item>The order of a turn is defined in one place, <see cref="RunTurn"/>: mailbox, paced sends, continuations,
 /// timers, recorded results, flush, TLS handshakes, wait. On the Linux engines, continuations made ready by a
 /// completion run directly after it, before the next completion (<see cref="GoOn"/>).</item>

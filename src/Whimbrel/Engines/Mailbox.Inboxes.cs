@@ -389,7 +389,7 @@ internal sealed partial class Mailbox
         _ => false,
     };
 
-    /// <summary>Moves all entries whose preceding items have run, about <see cref="DrainBytes"/> at most.</summary>
+    /// <summary>Moves all entries that no pending item precedes, about <see cref="DrainBytes"/> at most.</summary>
     private void MoveInboxes()
     {
         TakeListed();

@@ -125,7 +125,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     // Callers that wait for room (Broadcast, off-loop): completed when the lane was drained.
     private List<RoomWait>? _waitingForRoom;
 
-    // Sessions and sockets whose sends the budget rejected: notified when it has space.
+    // Sessions and sockets with sends that the budget rejected: notified when it has space.
     private List<(Resident Resident, uint Generation)>? _refused;
 
     internal Mailbox(Loop loop)
@@ -255,8 +255,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Called when the budget has space again: notifies, on this loop, the connections and sockets whose sends it has
-    /// rejected. Any thread.
+    /// Called when the budget has space again: notifies, on this loop, the connections and sockets after a rejected
+    /// send. Any thread.
     /// </summary>
     internal void TellOfRoom()
     {

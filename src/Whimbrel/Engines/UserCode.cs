@@ -61,7 +61,7 @@ internal static class UserCode
         return false;
     }
 
-    /// <summary>False for classes of this library's packages, whose overrides are not written by the user.</summary>
+    /// <summary>False for classes of this library's packages: the user did not write their overrides.</summary>
     internal static bool IsOfUser(Type type) => !IsOurs(type);
 
     /// <summary>

@@ -344,8 +344,8 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
-    /// Handles the end of a receive. A socket reports a reset only once, possibly to a send whose completion is still
-    /// to come. The reset must then not be taken for an end of stream.
+    /// Handles the end of a receive. A socket reports a reset only once, possibly to a send that completes
+    /// later. The reset must then not be taken for an end of stream.
     /// </summary>
     private void ReceiveEnded(Connection connection, int slot, int result)
     {

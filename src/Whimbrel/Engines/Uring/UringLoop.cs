@@ -450,8 +450,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         if (TryOpenAnother(error) is not { } fresh) return;
         for (int slot = 0; slot < _slots.Length; slot++)
         {
-            // Before the old ring is closed: its sends must not find blocks that have new owners by then. A descriptor
-            // whose close was taken may already have a new owner.
+            // Before the old ring is closed: its sends must not find blocks that have new owners by then. If the
+            // kernel has accepted the close of a descriptor, the number may already have a new owner.
             if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0) _sockets.BreakOff(_slots[slot].Fd);
         }
 
@@ -494,7 +494,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     }
 
     /// <summary>
-    /// Closes descriptors whose close operation never reached the kernel. The others are already closed.
+    /// Closes descriptors if their close operation never reached the kernel. The others are already closed.
     /// </summary>
     private void CloseUntaken(Ring broken)
     {
